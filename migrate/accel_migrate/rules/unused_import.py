@@ -20,9 +20,9 @@ CODE = "AM104"
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
     gone = training.gone
-    names = module.walk(module.tree, ast.Name)
-    left = {name.id for name in names if name not in gone}
-    lost = {name.id for name in names if name in gone} - left - _named_in_text(module)
+    read = module.walk(module.tree, ast.Name)
+    left = {name.id for name in read if name not in gone}
+    lost = {name.id for name in read if name in gone} - left - _named_in_text(module)
     lost -= names_in(accelerator_statement(context))
     if not lost:
         return

@@ -247,3 +247,17 @@ def test_of_a_comment_the_lines_go_that_speak_of_the_move(above: list[str], left
     plain = "        x, y = x.to(device), y.to(device)\n"
     result = migrated(training().replace(plain, f"{comment}\n        {move}\n"))
     assert [line for line in above if f"# {line}\n" in result] == above[:left]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "shown = next(iter(loader))[0]",
+        "rows = iter(loader)\nshown = next(rows)[0]",
+        "for shown, _ in loader:\n    break",
+    ],
+)
+def test_a_batch_of_a_loader_that_took_the_name_of_the_prepared_one_is_moved(read: str) -> None:
+    again = f"loader = DataLoader(data, batch_size=1)\n{read}\nprint(model(shown.to(device)).shape)\n"
+    result = migrated(BEFORE.format(lines="") + again)
+    assert "model(shown.to(device))" in result and 'model(batch["x"]).sum()' in result

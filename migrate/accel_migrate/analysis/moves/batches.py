@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from accel_migrate.analysis.values.loops import CallGraph, iterated_loader
 from accel_migrate.analysis.values.roles import Role, Roles
@@ -34,9 +34,15 @@ def _is_cpu_type(module: Module, kind: ast.expr) -> bool:
 class Batches:
     """Follows a value back to the loaders it was read from, through names, parts, methods and calls."""
 
-    def __init__(self, roles: Roles, graph: CallGraph) -> None:
+    def __init__(
+        self,
+        roles: Roles,
+        graph: CallGraph,
+        is_another: Callable[[Module, ast.expr], bool] = lambda module, node: False,
+    ) -> None:
         self.roles = roles
         self.graph = graph
+        self.is_another = is_another  # whether a loader that is read there is none of those that are asked about
 
     def loaders(self, module: Module, node: ast.expr, depth: int = 0) -> set[Variable] | None:
         """The loaders a value may come from; None if it may come from anything else as well."""
@@ -67,8 +73,7 @@ class Batches:
         if isinstance(function, ast.Name) and function.id in ("next", "iter") and node.args:
             loader = iterated_loader(self.roles, module, node.args[0])
             if loader is not None:
-                variable = module.variable(loader)
-                return {variable} if variable is not None else None
+                return self._read(module, loader)
             return self._iterator(module, node.args[0]) if function.id == "next" else None
         if isinstance(function, ast.Name) and function.id in ("list", "tuple", "dict", "map") and node.args:
             return self.loaders(module, node.args[-1], depth + 1)
@@ -88,11 +93,15 @@ class Batches:
         for binding in module.bindings(variable):
             if not isinstance(binding.value, ast.Call) or not binding.value.args:
                 return None
-            loader = module.variable(binding.value.args[0])
-            if loader is None:
+            read = self._read(module, binding.value.args[0])
+            if read is None:
                 return None
-            found.add(loader)
+            found |= read
         return found or None
+
+    def _read(self, module: Module, loader: ast.expr) -> set[Variable] | None:
+        variable = module.variable(loader)
+        return {variable} if variable is not None and not self.is_another(module, loader) else None
 
     def _name(self, module: Module, node: ast.Name, depth: int) -> set[Variable] | None:
         variable = module.variable(node)
@@ -116,8 +125,7 @@ class Batches:
             counted = any(isinstance(n, ast.Name) and n.id == "enumerate" for n in module.walk(iterated, ast.Name))
             if counted and path[:1] == (0,):
                 return None  # the counter
-            variable = module.variable(loader)
-            return {variable} if variable is not None else None
+            return self._read(module, loader)
         if (
             isinstance(iterated, ast.Call)
             and isinstance(iterated.func, ast.Name)

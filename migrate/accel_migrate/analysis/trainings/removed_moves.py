@@ -132,11 +132,10 @@ class _Sorter:
         self.roles = roles
         self.graph = graph
         self.aliases = aliases = participants.aliases
-        self.batches = Batches(roles, graph)
+        # A loader may have taken the prepared one's name later.
+        self.batches = Batches(roles, graph, lambda module, loader: any(set_anew(graph, timing, module, loader)))
         self.shared = participants.shared
         self.timing = timing
-        self.loops = participants.loops
-        self.bare = [loop for loop in self.loops if any(set_anew(graph, timing, loop.module, loop.loader))]
         self.uses = EarlyUses(roles, graph, aliases, place)
         self.later = [
             ({built.variable for built in objects}, EarlyUses(roles, graph, aliases, replace(place, after=after)))
@@ -165,16 +164,7 @@ class _Sorter:
             return not self.sent_to_cpu
         if self.uses.comes_before(module, move.call) or module.scope(move.call).function in self.early:
             return False  # the loader is not prepared yet
-        return (
-            self.is_batch(module, receiver)
-            and self.timing.after_prepare(module, move.call)
-            and not self._may_be_of_another(module, move.call)
-        )
-
-    def _may_be_of_another(self, module: Module, move: ast.Call) -> bool:
-        """Whether a move may be of a batch of a loader that took the prepared one's name later."""
-        around = [loop for loop in self.loops if loop.module is module and module.holds(loop.statement, move)]
-        return any(loop in self.bare for loop in around or self.bare)
+        return self.is_batch(module, receiver) and self.timing.after_prepare(module, move.call)
 
     def _uses_before_prepare(self, move: Move, stored: list[Variable]) -> EarlyUses:
         """Those before the call of `prepare` that what is moved comes to: a later one, if it was built for that."""
