@@ -114,12 +114,18 @@ def _comes_from_outside(variable: Variable) -> bool:
     return bool(bindings) and all(binding.kind == "parameter" for binding in bindings)
 
 
+_KINDS = {"cuda", "mps", "xpu", "npu", "hpu"}
+
+
 def texts_of(
     roles: Roles, graph: CallGraph, definition: DeviceDefinition, modules: tuple[Module, ...], gone: frozenset[ast.AST]
 ) -> tuple[tuple[Module, ast.expr], ...]:
     """Where a script that keeps its device by name asks for that name: there it is the device's type."""
     if not definition.is_text:
-        return ()
+        reads = [
+            (m, node) for m in modules for node in _reads(roles, graph, m, definition.variable) if node not in gone
+        ]
+        return tuple((module, node) for module, node in reads if _asks_for_kind(module, node))
     own = {n for s in (definition.statement, *definition.later) for n in definition.module.walk(s)}
     found = tuple(
         (module, node)
@@ -130,6 +136,25 @@ def texts_of(
     if any(where(roles, definition.module, value) & (Where.NUMBERED | Where.UNKNOWN) for value in definition.values):
         _check_numbers(definition.variable, found)
     return found
+
+
+def _asks_for_kind(module: Module, read: ast.expr) -> bool:
+    """`str(device) == "cuda"`, which is not so of a device with a number; NotMigrated for `device == torch.device("cuda")`."""
+    written = module.parents[read]
+    match written:
+        case ast.Call(func=ast.Name(id="str"), args=[_]):
+            asked = module.parents[written]
+        case _:
+            asked = written
+    if not isinstance(asked, ast.Compare) or not all(isinstance(op, ast.Eq | ast.NotEq) for op in asked.ops):
+        return False
+    kinds = [module.parents[part] for part in module.walk(asked, ast.Constant) if part.value in _KINDS]
+    if asked is written:
+        kinds = [made for made in kinds if isinstance(made, ast.Call)]  # no device is equal to a text, as before
+    if kinds and asked is written:
+        message = f"`{unparse(asked)}` is asked of a device that has a number from now on; ask for its type"
+        raise NotMigrated(message, read.lineno, module)
+    return bool(kinds)
 
 
 def _check_numbers(device: Variable, reads: Iterable[tuple[Module, ast.expr]]) -> None:

@@ -139,6 +139,27 @@ def test_a_device_that_is_compared_with_a_name_is_left() -> None:
     assert asked.rebound == ("args.device = str(accelerator.device)",)
 
 
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("str(device) == 'cuda'", ["device"]),
+        ("'cuda' != str(device)", ["device"]),
+        ("str(device) == 'cpu'", []),
+        ("'cuda' in str(device)", []),
+        ("device == 'cuda'", []),
+        ("device != torch.device('cpu')", []),
+    ],
+)
+def test_a_device_with_a_number_is_asked_for_its_type(asked: str, told: list[str]) -> None:
+    read = training(BUILT + f"if {asked}:\n    torch.backends.cudnn.benchmark = True\n" + TRAINED)
+    assert [module.source.code(node) for module, node in read.device_texts] == told
+
+
+def test_a_device_that_is_compared_with_one_without_a_number_is_left() -> None:
+    text = BUILT + "if device == torch.device('cuda'):\n    torch.backends.cudnn.benchmark = True\n" + TRAINED
+    assert "ask for its type" in refusal(text)
+
+
 def test_a_parameter_with_a_device_is_set_anew() -> None:
     body = (BUILT.split("\n\n")[1].replace(CHOICE, "noise = torch.randn(4, device=device)") + TRAINED).splitlines()
     text = BUILT.split("\n\n")[0] + "\ndef main(device='cuda:0'):\n" + "".join(f"    {line}\n" for line in body)
