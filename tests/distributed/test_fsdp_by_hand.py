@@ -341,6 +341,22 @@ class Coder(nn.Module):
         return self.encoder.head(self.encoder.layers[1](x))
 
 
+def as_on_one_process(build, trained, tolerance):
+    """Whether a sharded model that is trained on its part of the inputs ends where the whole one does, with outputs as many."""
+    torch.manual_seed(0)
+    model = build()
+    plain = copy.deepcopy(model)
+    inputs = torch.randn(8, 3)
+    accelerator = sharded()
+    mine = inputs.chunk(accelerator.num_processes)[accelerator.process_index]
+    expected = trained(plain, torch.Tensor.backward, torch.optim.SGD(plain.parameters(), lr=0.1), inputs)
+    model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    seen = accelerator.gather(trained(model, accelerator.backward, optimizer, mine))
+    state = accelerator.get_state_dict(model)
+    distance = max((state[key] - value).abs().max().item() for key, value in plain.state_dict().items())
+    return distance < tolerance, seen.shape == expected.shape
+
+
 class Rated(nn.Module):
     def __init__(self):
         super().__init__()
@@ -361,20 +377,9 @@ def test_steps_on_weights_that_a_forward_left_gathered_do_not_add_up():
             optimizer.zero_grad()
             backward(loss)
             optimizer.step()
+        return model(inputs).detach()
 
-    def work():
-        model = Rated()
-        plain = copy.deepcopy(model)
-        inputs = torch.randn(8, 3)
-        accelerator = sharded()
-        mine = inputs.chunk(accelerator.num_processes)[accelerator.process_index]
-        trained(plain, torch.Tensor.backward, torch.optim.SGD(plain.parameters(), lr=0.1), inputs)
-        model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
-        trained(model, accelerator.backward, optimizer, mine)
-        state = accelerator.get_state_dict(model)
-        return max((state[key] - value).abs().max().item() for key, value in plain.state_dict().items()) < 1e-6
-
-    assert in_world(2, lambda: (torch.manual_seed(0), work())[1]) == [True] * 2
+    assert in_world(2, lambda: as_on_one_process(Rated, trained, 1e-6)) == [(True, True)] * 2
 
 
 @pytest.mark.parametrize("warm", [False, True])
@@ -393,20 +398,7 @@ def test_layers_that_run_past_the_forward_train_as_on_one_process(warm):
             optimizer.step()
         return model(inputs).detach()
 
-    def work():
-        model = Coder()
-        plain = copy.deepcopy(model)
-        inputs = torch.randn(8, 3)
-        accelerator = sharded()
-        mine = inputs.chunk(accelerator.num_processes)[accelerator.process_index]
-        expected = trained(plain, torch.Tensor.backward, torch.optim.SGD(plain.parameters(), lr=0.1), inputs)
-        model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
-        seen = accelerator.gather(trained(model, accelerator.backward, optimizer, mine))
-        state = accelerator.get_state_dict(model)
-        distance = max((state[key] - value).abs().max().item() for key, value in plain.state_dict().items())
-        return distance < 1e-5, seen.shape == expected.shape
-
-    assert in_world(2, lambda: (torch.manual_seed(0), work())[1]) == [(True, True)] * 2
+    assert in_world(2, lambda: as_on_one_process(Coder, trained, 1e-5)) == [(True, True)] * 2
 
 
 def nothing(*_):

@@ -1,4 +1,4 @@
-"""What DeepSpeed's engine hangs on a model is not part of it: the model is loaded, copied and pickled as the user wrote it."""
+"""What DeepSpeed's engine adds to a model is not part of it: the model is loaded, copied and pickled as the user wrote it."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Batches:
     ) -> None:
         self.roles = roles
         self.graph = graph
-        self.is_another = is_another  # whether a loader that is read there is none of those that are asked about
+        self.is_another = is_another  # whether what is read there is a loader that nobody asks about
 
     def loaders(self, module: Module, node: ast.expr, depth: int = 0) -> set[Variable] | None:
         """The loaders a value may come from; None if it may come from anything else as well."""

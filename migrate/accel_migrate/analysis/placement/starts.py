@@ -338,7 +338,7 @@ def _on_this_gpu(roles: Roles, home: Module, dropped: list[Move]) -> set[Functio
 def _names_no_variable(move: Move) -> bool:
     """`.cuda()`, `.to("cuda:0")`, `.to(config.DEVICE)`: the Accelerator's device is written out in its place.
 
-    So is none of `.to(DEVICE)` of an import, which goes to the GPU of the process once the Accelerator has chosen that.
+    Not in that of `.to(DEVICE)` of an import, which goes to the GPU of the process once the Accelerator has chosen that.
     """
     variable = move.module.variable(move.device) if move.device is not None else None
     return variable is None or any(binding.kind == "import" for binding in move.module.bindings(variable))
