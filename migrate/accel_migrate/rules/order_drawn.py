@@ -22,6 +22,8 @@ _SPLITS = {
     "sklearn.model_selection.train_test_split": ("numpy", "random_state", None),
     "sklearn.model_selection.ShuffleSplit": ("numpy", "random_state", None),
     "sklearn.model_selection.StratifiedShuffleSplit": ("numpy", "random_state", None),
+    "sklearn.utils.shuffle": ("numpy", "random_state", None),
+    "sklearn.utils.resample": ("numpy", "random_state", None),
 }
 _SEED = {"torch": "torch.manual_seed", "numpy": "np.random.seed", "random": "random.seed"}
 _OVERLAP = "the processes' shares of the data overlap and miss samples"
@@ -129,7 +131,16 @@ def _drawn(module: Module, call: ast.Call) -> str | None:
         told = [k.value for k in call.keywords if k.arg in ("seed", "generator", "shuffle")]
         plain = all(isinstance(v, ast.Constant) and (v.value is None or v.value is True) for v in told)
         return "numpy" if plain else None
+    if _samples_rows(module, call):
+        return "numpy"
     return library_of(module, call) if dotted.rpartition(".")[2] in _ORDERS or _is_compared(module, call) else None
+
+
+def _samples_rows(module: Module, call: ast.Call) -> bool:
+    """`table.sample(frac=1)` of pandas, which draws from numpy's generator."""
+    named = isinstance(call.func, ast.Attribute) and call.func.attr == "sample" and module.qualified(call.func) is None
+    said = {keyword.arg for keyword in call.keywords}
+    return named and not said.isdisjoint({"frac", "n"}) and "random_state" not in said
 
 
 def _is_compared(module: Module, call: ast.Call) -> bool:

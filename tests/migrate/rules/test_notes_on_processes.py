@@ -574,6 +574,8 @@ files = Files()
         "import random\nkept = [n for n in range(40) if random.random() > 0.2]\n",
         "chosen = np.random.choice(40, 10, replace=False)\n",
         "parts = load().train_test_split(test_size=10)\n",
+        "rows = load().sample(frac=1).reset_index(drop=True)\n",
+        "from sklearn.utils import shuffle\nrows = shuffle(range(40))\n",
     ],
 )
 def test_tells_an_order_that_every_process_draws(functions: str):
@@ -627,6 +629,7 @@ def test_tells_what_a_file_draws_while_it_is_imported(seeds: str, told: bool):
         "def never_called():\n    return np.random.permutation(4)\n",
         "start = np.random.uniform(0, 1, 40)\n",
         "parts = load().train_test_split(test_size=10, seed=1)\n",
+        "rows = load().sample(frac=1, random_state=3)\n",
         SHUFFLED.replace("np.random.permutation(40)", "range(40)").replace(
             "self.items[i", "np.random.permutation(4)[i"
         ),

@@ -99,3 +99,32 @@ def test_the_order_of_a_split() -> None:
     assert "in which order samples come from" not in one
     other = said("AM812", {"loaders.py": SPLIT}, "from loaders import both", "_, loader = both()")
     assert "what stream() (loaders.py:8) does, which was not analysed" in other
+
+
+LOADED = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(48, 5), torch.randn(48)), batch_size=8)
+"""
+
+
+@pytest.mark.parametrize("brought", ["from loaders import loader", "from passed_on import loader"])
+def test_the_order_of_a_loader_that_another_file_builds(brought: str) -> None:
+    files = {"loaders.py": LOADED, "passed_on.py": "from loaders import loader\n"}
+    assert "in which order samples come from" not in said("AM812", files, brought, "")
+    files["loaders.py"] = "from away import stream\n" + LOADED.replace("TensorDataset(", "stream(")
+    assert "what stream() (loaders.py:6) does" in said("AM812", files, brought, "")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("{'num_workers': 1} if torch.cuda.is_available() else {}", False),
+        ("{'num_workers': 1} if torch.cuda.is_available() else read()", True),
+        ("read()", True),
+    ],
+)
+def test_options_of_a_loader_that_are_spelled_out(options: str, told: bool) -> None:
+    loader = f"options = {options}\nloader = DataLoader(CIFAR10('data'), batch_size=8, shuffle=True, **options)"
+    assert ("how long the batches are" in said("AM812", {}, "from away import read", loader)) == told

@@ -27,6 +27,8 @@ Option = tuple[Module, ast.expr | None]
 def constructions(roles: Roles, variable: Variable, role: Role) -> Iterator[Made]:
     module = variable.scope.module
     for binding in module.bindings(variable):
+        if (origin := _imported(roles, variable, binding)) is not None:
+            yield from constructions(roles, origin, role)
         if isinstance(binding.value, ast.Call):
             target = roles.target(module, binding.value)
             if target is None or isinstance(target.node, ast.ClassDef):
@@ -94,10 +96,17 @@ def _bound(
         return [(caller, argument, path) for caller, _, argument in graph.given(variable)]
     if binding.kind == "assign" and not _is_ragged(binding):
         return [(module, binding.value, (*binding.path, *path))]
-    if binding.kind == "import" and (origin := roles.project.imported_variable(module, module.imports[variable.name])):
+    if (origin := _imported(roles, variable, binding)) is not None:
         other = origin.scope.module
         return [each for b in other.bindings(origin) for each in _bound(roles, graph, origin, b, path)]
     return [(module, None, path)]
+
+
+def _imported(roles: Roles, variable: Variable, binding: Binding) -> Variable | None:
+    """The name of another file that an import binds here."""
+    module = variable.scope.module
+    dotted = module.imports.get(variable.name) if binding.kind == "import" else None
+    return roles.project.imported_variable(module, dotted) if dotted is not None else None
 
 
 def _is_ragged(binding: Binding) -> bool:
@@ -132,9 +141,12 @@ def _given(roles: Roles, graph: CallGraph, module: Module, loader: ast.expr, nam
 
 def _is_spelled_out(binding: Binding) -> bool:
     """`options = {"num_workers": 2}`, `dict(...)`, `**options`: what is in it stands in the project."""
-    value = binding.value
-    made = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "dict"
-    return isinstance(value, ast.Dict) or made or binding.kind == "parameter"
+    either = [binding.value.body, binding.value.orelse] if isinstance(binding.value, ast.IfExp) else [binding.value]
+    return binding.kind == "parameter" or all(
+        isinstance(value, ast.Dict)
+        or (isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "dict")
+        for value in either
+    )
 
 
 def _mentioned(module: Module, name: str) -> Iterator[ast.expr | None]:
