@@ -70,6 +70,11 @@ def test_default_dtype_follows_the_device():
     assert made_of("with torch.autocast(device.type):") == '"fp16" if torch.cuda.is_available() else "bf16"'
 
 
+def test_a_condition_that_asks_for_the_gpu_is_written_once():
+    asked = 'with torch.autocast(device.type, enabled=torch.fast and device.type == "cuda"):'
+    assert made_of(asked) == '"fp16" if torch.fast and torch.cuda.is_available() else "no"'
+
+
 def test_condition_is_kept():
     text = made_of("with torch.cuda.amp.autocast(enabled=torch.fast, dtype=torch.bfloat16):")
     assert text == '"bf16" if torch.fast and torch.cuda.is_available() else "no"'

@@ -133,6 +133,8 @@ def opposite(test: ast.expr) -> ast.expr:
 
 def folded(test: ast.expr) -> ast.expr:
     """`("cuda" if t else "cpu") != "cpu"` is `t`: a question to a choice between two texts that tells which it was."""
+    if isinstance(test, ast.BoolOp):
+        return ast.BoolOp(test.op, [folded(value) for value in test.values])
     choices = [node for node in walk(test) if isinstance(node, ast.IfExp)]
     innermost = [c for c in choices if not any(isinstance(n, ast.IfExp) for n in walk(c) if n is not c)]
     if len(innermost) != 1:

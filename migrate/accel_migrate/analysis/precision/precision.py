@@ -112,7 +112,7 @@ def _argument(precision: Precision, carrier: Respelling, device: DeviceDefinitio
                 "the dtype of autocast is not available where the Accelerator is created", region.call.lineno
             )
         name = carried
-    elif region.device is not None:
+    elif region.device is not None and on_cuda not in wanted:
         # torch's default: half of the GPU's kind there, bfloat16 on a CPU
         name = ast.IfExp(ast.parse(on_cuda, mode="eval").body, ast.Constant("fp16"), ast.Constant("bf16"))
     else:
@@ -190,7 +190,7 @@ def _conditions(carrier: Respelling, tests: Iterable[Test]) -> list[str]:
                 f"`{unparse(test)}`, which turns mixed precision on, is not known where the Accelerator is made",
                 getattr(test, "lineno", 1),
             )
-        texts.append(_bracketed(folded(carried)))
+        texts += [_bracketed(part) for part in _conjuncts(folded(carried))]
     return texts
 
 
