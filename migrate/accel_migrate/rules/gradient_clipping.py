@@ -103,15 +103,16 @@ def _by_hand(context: Context) -> Iterator[Change]:
         spelled, optimizer = training.accelerator(module, found.statement), found.optimizer
         stepped = optimizer is not None and training.holds(module.variable(optimizer))
         stepped = stepped and (not training.wraps_models or _step_is_next(context, module, found.statement))
-        block = module.block(found.statement)
-        if spelled is not None and stepped and optimizer is not None and unscaled.isdisjoint(block):
+        around = (found.statement, *module.ancestors(found.statement))
+        beside = [each for at in around if isinstance(at, ast.stmt) for each in module.block(at)]
+        if spelled is not None and stepped and optimizer is not None and unscaled.isdisjoint(beside):
             line = f"{spelled}.unscale_gradients({module.source.code(optimizer)})"
             edit = Insert(found.statement, (line,), "before")
             yield change(
                 CODE, found.statement, "gradients have their true size under fp16 too", [edit], loop=training.index
             )
             stepped = True
-        stepped = stepped or found.in_step or not unscaled.isdisjoint(block)
+        stepped = stepped or found.in_step or not unscaled.isdisjoint(beside)
         where, read = found.read
         weights = found.of_parameters or not isinstance(read, ast.Attribute) or not _is_made_here(where, read.value)
         line = f"line {read.lineno}" if where is module else f"{where.source.path.name}:{read.lineno}"  # type: ignore[attr-defined]

@@ -53,6 +53,26 @@ def test_gradients_that_are_accumulated_are_unscaled_where_the_step_is_due():
     becomes(source, f"if i % 4 == 3:\n{UNSCALED}\nfor p in model.parameters():")
 
 
+SHRINK = "def shrink(net):\n    for p in net.parameters():\n        p.grad *= 0.5\n"
+
+
+def test_gradients_are_unscaled_where_they_are_worked_on():
+    source = after_backward("if i > 3:\n    shrink(model)", SHRINK)
+    becomes(source, f"if i > 3:\n{UNSCALED}\nshrink(model)")
+    asked = after_backward("if model.weight.grad.norm() > 1:\n    shrink(model)", SHRINK)
+    becomes(asked, f"{UNSCALED}\nif model.weight.grad.norm() > 1:\nshrink(model)")
+    either = after_backward("if i > 3:\n    shrink(model)\nelse:\n    shrink(model)", SHRINK)
+    becomes(either, f"{UNSCALED}\nif i > 3:\nshrink(model)")
+
+
+def test_gradients_of_each_of_two_passes_are_unscaled():
+    lines = "shrink(model)\noptimizer.step()\ncriterion(model(x), y).backward()\nshrink(model)"
+    source = after_backward(lines, SHRINK)
+    assert migrated(source).count(f"{UNSCALED}\n        shrink(model)") == 2
+    both = source.replace("criterion(model(x), y).backward()", "pass")
+    assert "not under fp16" in noted(both, "AM302")
+
+
 def test_gradients_of_an_input_are_told():
     source = after_backward("x.grad.sign_()")
     assert "not under fp16" in noted(source, "AM302")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Function, Module
 
 
@@ -43,14 +44,15 @@ class Gradients:
             if read is None and self._steps(module, statement) is not None:
                 return None  # what reads them below sees them as the step left them
             if read is not None:
-                inner = self._innermost(module, statement)
+                inward = list(self._inward(module, statement))
                 own = self._is_of_parameters(*read)
                 in_step = self._is_in_step(*read)
-                due = self._due(module, inner) if own and not in_step else None
-                return GradientsRead(module, inner, due, read, own, in_step)
+                known = [self._due(module, each) for each in reversed(inward)] if own and not in_step else []
+                due = next((stepped for stepped in known if stepped), [])
+                return GradientsRead(module, inward[-1], due[0] if len(due) == 1 else None, read, own, in_step)
         return None
 
-    def _reads(self, module: Module, statement: ast.stmt) -> tuple[Module, ast.AST] | None:
+    def _reads(self, module: Module, statement: ast.AST) -> tuple[Module, ast.AST] | None:
         for node in module.walk(statement):
             if self._works_on_gradients(module, node):
                 return module, node
@@ -104,21 +106,24 @@ class Gradients:
                 return True
         return False
 
-    def _innermost(self, module: Module, statement: ast.stmt) -> ast.stmt:
-        """Of `if step % 4 == 0: clip(...); optimizer.step()`, the statement inside."""
-        while isinstance(statement, ast.If | ast.With):
-            inner = [s for s in statement.body if self._reads(module, s) is not None]
-            if not inner or not any(self._steps(module, s) is not None for s in statement.body):
-                break
-            statement = inner[0]
-        return statement
+    def _inward(self, module: Module, statement: ast.stmt) -> Iterator[ast.stmt]:
+        """Of `if step % 4 == 0: clip(...)`, the condition and the statement inside, which alone reads gradients."""
+        yield statement
+        outside = [statement.test, *statement.orelse] if isinstance(statement, ast.If) else []
+        if isinstance(statement, ast.If | ast.With) and not any(self._reads(module, each) for each in outside):
+            inner = next((each for each in statement.body if self._reads(module, each) is not None), None)
+            if inner is not None:
+                yield from self._inward(module, inner)
 
-    def _due(self, module: Module, statement: ast.stmt) -> ast.expr | None:
-        """The optimizer that steps further down in the same block, if it is one."""
+    def _due(self, module: Module, statement: ast.stmt) -> list[ast.expr]:
+        """The optimizers that step further down in the same block, before another backward pass."""
         block = module.block(statement)
-        index = next(i for i, item in enumerate(block) if item is statement)
-        found = [optimizer for s in block[index + 1 :] if (optimizer := self._steps(module, s)) is not None]
-        return found[0] if len(found) == 1 else None
+        found = []
+        for each in block[block.index(statement) + 1 :]:
+            if any(unparse(call.func).endswith(".backward") for call in module.walk(each, ast.Call)):
+                break
+            found += [optimizer] if (optimizer := self._steps(module, each)) is not None else []
+        return found
 
     def _steps(self, module: Module, statement: ast.stmt) -> ast.expr | None:
         stepped = (self._stepped(module, node) for node in module.walk(statement, ast.Call))
