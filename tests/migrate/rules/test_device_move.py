@@ -70,6 +70,19 @@ def test_a_statement_that_only_moves_goes(lines: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "moved", ["[t.to(device) for t in (x, y)]", "(t.to(device) for t in [x, y])", "tuple(t.to(device) for t in (x, y))"]
+)
+def test_the_members_of_a_batch_that_are_moved_by_turns(moved: str) -> None:
+    source = training().replace("x, y = x.to(device), y.to(device)", "x, y = {}")
+    assert "x, y = {}" in source
+    text = migrated(source.format(moved))
+    assert "accelerator.prepare(model, optimizer, loader)" in text and "x, y =" not in text
+    assert "x, y = (y, x)" in migrated(source.format("[t.to(device) for t in (y, x)]"))
+    parted = source.replace("x, y = {}", "(x,) = [t.to(device) for t in (x,)]\n        table[y.tolist()] = y")
+    assert "device_placement" in migrated(parted)
+
+
+@pytest.mark.parametrize(
     ("before", "after"),
     [
         ("inputs = batch.to(device)", "inputs = batch"),

@@ -29,6 +29,16 @@ def test_a_name_with_an_annotation_is_bound_as_any_other() -> None:
     becomes(evaluation(*lines), "hits += accelerator.sum_for_metrics(right)")
 
 
+def test_what_a_lambda_does_to_each_member_is_judged() -> None:
+    counted = "hits += model(x).sum().item()"
+    becomes(
+        evaluation("x, y = map(lambda t: t.to(device), (x, y))", counted),
+        "hits += accelerator.sum_for_metrics(model(x).sum().item())",
+    )
+    kept = evaluation("x, y = map(lambda t: kept.append(t) or t, (x, y))", counted, functions="kept = []\n")
+    assert "`kept.append()` is not known" in noted(kept, "AM402")
+
+
 def test_joins_a_list_in_the_order_of_the_batches() -> None:
     becomes(
         evaluation("losses.append(criterion(model(x), y).item())"),

@@ -133,6 +133,8 @@ class Members:
                 return self._argument(module, parent, whole, read, depth)
             case ast.comprehension() | ast.For() if self._is_moved_inside(module, parent):
                 return None
+            case ast.Tuple() | ast.List() if self._is_moved_by_turns(module, parent):
+                return None
         statement = module.statement(read)
         if isinstance(statement, ast.Assign) and _is_taken_apart(statement, whole) and depth < _DEPTH:
             return self._assigned(module, statement, depth)
@@ -211,6 +213,12 @@ class Members:
         """`{k: v.to(device) for k, v in batch.items()}`, also with an `if` for what is no tensor."""
         around = module.parents[loop] if isinstance(loop, ast.comprehension) else loop
         return any(node in self.moves for node in module.walk(around))
+
+    def _is_moved_by_turns(self, module: Module, listed: ast.Tuple | ast.List) -> bool:
+        """`x, y = [t.to(device) for t in (x, y)]`."""
+        loop = module.parents[listed]
+        is_loop = isinstance(loop, ast.comprehension | ast.For) and loop.iter is listed
+        return is_loop and self._is_moved_inside(module, loop)  # type: ignore[arg-type]
 
     def _is_counter(self, loop: LoaderLoop, name: ast.Name) -> bool:
         module, looped = loop.module, [loop.statement.iter]
