@@ -7,14 +7,12 @@ from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
+from accel_migrate.check.shares_counted import GROWS, Shares, only_shows, own_names, root
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
 
 Found = Iterator[tuple[Module, ast.AST, str]]
-_GATHERS = ("gather", "gather_for_metrics", "sum_for_metrics", "reduce")
-_COLLECTS = ("list", "tuple", "set", "sorted", "zip", "sum", "max", "min", "any", "all")
-_GROWS = ("append", "extend", "update", "add", "add_batch")
 
 
 def find(project: Project) -> Iterator[Violation]:
@@ -26,7 +24,7 @@ def _found(evidence: Evidence) -> Found:
     """Gathered values whose batches every process has whole, or that were gathered before."""
     side = evidence.after
     yield from _by_batch(side)
-    yield from _collected(side)
+    yield from side.once(Shares).found()
     for file, call in side.asked("gather_for_metrics"):
         if not _over_prepared(side, file, call, set()):
             yield (
@@ -37,51 +35,6 @@ def _found(evidence: Evidence) -> Found:
             )
         yield from _cut_short(side, file, call)
         yield from _twice(side, file, call)
-    for file in side.files:
-        for node in file.walk(file.tree, ast.For):
-            if side.is_prepared(file, node.iter) and _counts_a_share(side, file, node):
-                yield (
-                    file,
-                    node,
-                    f"the loop over the prepared {unparse(node.iter)} counts and gathers nothing: each process would "
-                    "count its own batches only",
-                )
-
-
-def _collected(side: Side) -> Found:
-    """`[y for _, y in loader]`, `list(loader)`: all batches at once, of which each process would have its own."""
-    for file in side.files:
-        for node in file.walk(file.tree, ast.comprehension, ast.Call):
-            if isinstance(node, ast.comprehension):
-                around, read = file.parents[node], [node.iter]
-            elif isinstance(node.func, ast.Name) and node.func.id in _COLLECTS:
-                around, read = node, [a.value if isinstance(a, ast.Starred) else a for a in node.args]
-            else:
-                continue
-            if any(isinstance(above, ast.For) and _holds(above.iter, node) for above in file.ancestors(node)):
-                continue  # what a loop goes over
-            calls = [part for part in walk(around) if isinstance(part, ast.Call)]
-            if any(_trains(side, callee, set()) for call in calls for callee in side.flows.callees.get(call, ())):
-                continue
-            for loader in read:
-                if side.is_prepared(file, loader) and _is_loader(side, file, loader):
-                    text = f"`{unparse(around)[:60]}` goes over the prepared `{unparse(loader)}`"
-                    yield file, around, f"{text}: each process would have its own batches of it"
-
-
-def _is_loader(side: Side, file: Module, node: ast.expr) -> bool:
-    """Whether a prepared object is a loader, and not what several of them are kept in."""
-    variable = file.variable(node)
-    held = [node, *[binding.value for binding in file.bindings(variable)]] if variable is not None else [node]
-    if any(isinstance(value, ast.Tuple | ast.List | ast.Set | ast.Dict | ast.ListComp) for value in held):
-        return False
-    prepared = set(side.flows.made(file, node, "prepared"))
-    return any(
-        side.flows.made(origin, argument, "loader")
-        for origin, prepare in side.asked("prepare")
-        for at, argument in enumerate(prepare.args)
-        if any(made[1:] == (prepare, at) for made in prepared)
-    )
 
 
 def _cut_short(side: Side, file: Module, call: ast.Call) -> Found:
@@ -151,32 +104,17 @@ def _divided_by_rounds(file: Module, loop: ast.For) -> Found:
 def _grows(file: Module, loop: ast.For, node: ast.AST) -> bool:
     """`total += ...`, `losses.append(...)`, `total = total + ...`, of what the loop does not make itself."""
     if isinstance(node, ast.AugAssign):
-        return _root(node.target) not in _own(file, loop)
+        return root(node.target) not in own_names(file, loop)
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp):
         return any(unparse(side) == unparse(node.targets[0]) for side in (node.value.left, node.value.right))
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         function = node.value.func
         return (
             isinstance(function, ast.Attribute)
-            and function.attr in _GROWS
-            and _root(function.value) not in _own(file, loop)
+            and function.attr in GROWS
+            and root(function.value) not in own_names(file, loop)
         )
     return False
-
-
-def _own(file: Module, loop: ast.For) -> set[str]:
-    """The names that a loop binds to something new."""
-    stored = [n for n in walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
-    return {n.id for n in stored if not _goes_on(file, n)}
-
-
-def _goes_on(file: Module, name: ast.Name) -> bool:
-    """Whether a name is bound to what it was before and more."""
-    around = file.parents[name]
-    if isinstance(around, ast.AugAssign):
-        return True
-    value = around.value if isinstance(around, ast.Assign) else name
-    return any(isinstance(n, ast.Name) and n.id == name.id and n is not name for n in walk(value))
 
 
 def _is_added_up(file: Module, loop: ast.For, node: ast.AST) -> bool:
@@ -185,23 +123,7 @@ def _is_added_up(file: Module, loop: ast.For, node: ast.AST) -> bool:
     inner = [above for above in file.ancestors(node) if isinstance(above, ast.For) and _holds(loop, above)]
     if any(_asks(above.iter, "sum_for_metrics") for above in inner):
         return True
-    return isinstance(node, ast.Expr) and _only_shows(file, node.value)
-
-
-def _only_shows(file: Module, call: ast.expr) -> bool:
-    """`clock.update(time.time() - end)`, `bar.update(1)`."""
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
-        return False
-    given = [n for argument in call.args for n in walk(argument) if isinstance(n, ast.Call)]
-    if given and all((file.qualified(n.func) or "").partition(".")[0] in ("time", "timeit") for n in given):
-        return True
-    bars = [n for n in walk(file.scope(call).frame.node) if isinstance(n, ast.Assign | ast.withitem)]
-    return any(
-        "tqdm" in unparse(n.value if isinstance(n, ast.Assign) else n.context_expr)
-        and _root(call.func.value)
-        in {t.id for t in walk(n) if isinstance(t, ast.Name) and isinstance(t.ctx, ast.Store)}
-        for n in bars
-    )
+    return isinstance(node, ast.Expr) and only_shows(file, node.value)
 
 
 def _asks(node: ast.AST, method: str) -> bool:
@@ -210,12 +132,6 @@ def _asks(node: ast.AST, method: str) -> bool:
 
 def _holds(around: ast.AST, node: ast.AST) -> bool:
     return any(one is node for one in walk(around))
-
-
-def _root(node: ast.expr) -> str:
-    while isinstance(node, ast.Attribute | ast.Subscript):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _over_prepared(side: Side, file: Module, node: ast.AST, seen: set[ast.AST]) -> bool:
@@ -292,41 +208,6 @@ def _stored(statement: ast.stmt) -> set[str]:
     else:
         return set()
     return {n.id for target in targets for n in walk(target) if isinstance(n, ast.Name)}
-
-
-def _counts_a_share(side: Side, file: Module, loop: ast.For) -> bool:
-    """Whether figures grow in an evaluation over a prepared loader and nothing brings the processes together."""
-    around = file.scope(loop).frame.node
-    inside = [n for n in walk(loop) if isinstance(n, ast.Call)]
-    if any(isinstance(n.func, ast.Attribute) and n.func.attr in ("backward", "step") for n in inside):
-        return False
-    if any(_trains(side, callee, set()) for n in inside for callee in side.flows.callees.get(n, ())):
-        return False
-    if any(
-        isinstance(n, ast.Call)
-        and isinstance(n.func, ast.Attribute)
-        and n.func.attr in _GATHERS
-        and is_accelerator(n.func.value)
-        for n in walk(around)
-    ):
-        return False
-    stored = [n for n in walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
-    return any(isinstance(n, ast.AugAssign) or (n in stored and _goes_on(file, n)) for n in walk(loop)) or any(
-        isinstance(n.func, ast.Attribute) and n.func.attr in ("append", "extend", "update") for n in inside
-    )
-
-
-def _trains(side: Side, function: Function, seen: set[Function]) -> bool:
-    if function in seen:
-        return False
-    seen.add(function)
-    for node in walk(function):
-        if isinstance(node, ast.Call):
-            if isinstance(node.func, ast.Attribute) and (node.func.attr in ("backward", *_GATHERS)):
-                return True
-            if any(_trains(side, callee, seen) for callee in side.flows.callees.get(node, ())):
-                return True
-    return False
 
 
 CONDITION = Condition(

@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from accel_migrate.check.evidence import Side, argument_of, is_accelerator, parameter_names, step_of
+from accel_migrate.check.known_tests import KnownTests
 from accel_migrate.check.stores import Path, Store, Stores, returned
 from accel_migrate.flow.definitions import BUILTINS
 from accel_migrate.flow.fields import self_of
 from accel_migrate.flow.nodes import called_name, children, walk
-from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Function, default_of
 from accel_migrate.flow.scopes import Module
 from accel_migrate.flow.tensor_types import is_cpu_type
@@ -66,6 +66,7 @@ class Whereabouts:
     def __init__(self, side: Side) -> None:
         self._side = side
         self._stores = side.once(Stores)
+        self._tests = side.once(KnownTests)
         self._known: dict[tuple[ast.expr, ast.Call | None], Where] = {}
         self._asked: dict[tuple[ast.expr, ast.Call | None], int] = {}  # what is being worked out, by depth
         self._parts: set[tuple[ast.expr, Path, ast.Call | None]] = set()  # those that are being worked out
@@ -108,8 +109,9 @@ class Whereabouts:
             case ast.Subscript() | ast.Starred() | ast.Await() | ast.NamedExpr():
                 return self.of(file, node.value, entered)
             case ast.IfExp():
-                chosen = [self.of(file, part, entered) for part in (node.body, node.orelse)]
-                return _together(chosen) if self.is_false(file, node.test, entered) is None else chosen[1]
+                holds = self._tests.truth(file, node.test, entered)
+                chosen = [node.body, node.orelse] if holds is None else [node.body if holds else node.orelse]
+                return _together(self.of(file, part, entered) for part in chosen)
             case ast.BinOp() | ast.Compare() | ast.UnaryOp() | ast.BoolOp():
                 return _together(self.of(file, p, entered) for p in children(node) if isinstance(p, ast.expr))
             case ast.ListComp(elt=made) | ast.SetComp(elt=made) | ast.GeneratorExp(elt=made) | ast.DictComp(value=made):
@@ -128,7 +130,7 @@ class Whereabouts:
     # ---- variables
 
     def _variable(self, file: Module, name: ast.Name, part: Path, entered: ast.Call | None) -> Where:
-        stores = [s for s in self._stores.reaching(file, name) if not self._is_skipped(s, entered)]
+        stores = [s for s in self._stores.reaching(file, name) if not self._tests.is_skipped(s.file, s.node, entered)]
         parts = [s for s in stores if s.at and not s.anywhere]
         mine = [s for s in parts if part and s.at[0] in (part[0], "element")]
         plain = [s for s in stores if not s.at and not s.anywhere]
@@ -250,43 +252,6 @@ class Whereabouts:
         listed = next((keyword.value for keyword in keywords if keyword.arg == "device_placement"), None)
         placed = listed.elts[index] if isinstance(listed, ast.List) and index < len(listed.elts) else None
         return not (isinstance(placed, ast.Constant) and placed.value is False)
-
-    # ---- conditions
-
-    def _is_skipped(self, store: Store, entered: ast.Call | None) -> bool:
-        """Whether a store stands under a condition that is known to be false."""
-        for statement, branch in self._questions(store.file, store.node):
-            if self.is_false(store.file, statement.test, entered) is branch:
-                return True
-        return False
-
-    @once
-    def _questions(self, file: Module, node: ast.AST) -> list[tuple[ast.If, bool]]:
-        """Every `if` that decides whether a node runs, with the branch that leads to it."""
-        graph = self._side.graph(file.scope(node))
-        step = step_of(file, node, graph)
-        if step is None or not graph.is_reached(step):
-            return []
-        decisions = graph.control_dependences(step)
-        return [(each.statement, each.branch) for each in decisions if isinstance(each.statement, ast.If)]
-
-    def is_false(self, file: Module, test: ast.expr, entered: ast.Call | None) -> bool | None:
-        """Whether a test is known to be false (True) or true (False): a constant, or a parameter that is given one."""
-        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            inner = self.is_false(file, test.operand, entered)
-            return None if inner is None else not inner
-        if isinstance(test, ast.Constant):
-            return not test.value
-        scope = file.binder(test.id, file.scope(test)) if isinstance(test, ast.Name) else None
-        function = scope.node if scope is not None else None
-        if not isinstance(test, ast.Name) or not isinstance(function, Function) or self._stores.reaching(file, test):
-            return None
-        if test.id not in parameter_names(function):
-            return None
-        calls = [s.call for s in self._side.above(function) if entered is None or s.call is entered]
-        given = [argument_of(function, call, test.id) or default_of(function, test.id) for call in calls]
-        values = {not part.value if isinstance(part, ast.Constant) else None for part in given}
-        return values.pop() if len(values) == 1 else None
 
     # ---- attributes and calls
 

@@ -218,3 +218,87 @@ LOADED = "from torch.utils.data import DataLoader\ntest, train = DataLoader(a), 
 def test_batches_that_are_collected_at_once(line: str, wrong: bool) -> None:
     step = "def step(x):\n    accelerator.backward(net(x).mean())\n"
     assert bool(said("AM955", "x = 1\n", LOADED + BOTH + step + line + "\n")) is wrong
+
+
+WHOLE = LOADED + "import torch\n" + BOTH.replace("net, train", "net, opt, train")
+HELPER = "def right(net, x, y):\n    return (net(x) == y).sum()\n"
+BY_OPTIMIZER = (
+    "def step(net, x, y, opt=None):\n    loss = crit(net(x), y)\n    if opt is not None:\n"
+    "        accelerator.backward(loss)\n        opt.step()\n    return loss.item()\n"
+    "for x, y in train:\n    step(net, x, y, opt)\n"
+)
+BY_FLAG = (
+    "def step(net, x, y, learn):\n    loss = crit(net(x), y)\n    if not learn:\n        return loss.item()\n"
+    "    accelerator.backward(loss)\n    opt.step()\n    return loss.item()\nfor x, y in train:\n    step(net, x, y, True)\n"
+)
+EPOCH = (
+    "def epoch(net, loader, opt=None):\n    total = 0\n    for x, y in loader:\n        loss = crit(net(x), y)\n"
+    "        if opt:\n            accelerator.backward(loss)\n            opt.step()\n        total += loss.item()\n"
+    "    return total / len(loader)\nepoch(net, train, opt)\n"
+)
+TRAINED = (
+    "for x, y in train:\n    loss = crit(net(x), y)\n    accelerator.backward(loss)\n"
+    "    shown = accelerator.reduce(loss.detach(), 'mean')\n"
+)
+KEPT = (
+    "class Keeper:\n    def take(self, x, y):\n        self.hits += (net(x) == y).sum()\n"
+    "    def step(self, x, y):\n        return (net(x) == y).sum()\n    def count(self, loader):\n        self.hits = 0\n"
+    "        for x, y in loader:\n            {}\n        return self.hits\n{}\nKeeper().count(test)\n"
+)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        HELPER + "hits = 0\nfor x, y in test:\n    hits += right(net, x, y)\n",
+        BY_OPTIMIZER + "for x, y in test:\n    losses.append(step(net, x, y))\n",
+        BY_OPTIMIZER + "losses = [step(net, x, y, None) for x, y in test]\n",
+        BY_FLAG + "for x, y in test:\n    total += step(net, x, y, False)\n",
+        BY_FLAG
+        + "def check(learn):\n    total = 0\n    for x, y in test:\n        total += step(net, x, y, learn)\ncheck(False)\n",
+        BY_FLAG.replace("not learn", "not net.training")
+        + "with torch.no_grad():\n    for x, y in test:\n        total += step(net, x, y, 0)\n",
+        EPOCH + "epoch(net, test)\n",
+        "def take(x, y, into):\n    into.append(crit(net(x), y))\nfor x, y in test:\n    take(x, y, losses)\n",
+        "def take(x, y):\n    global total\n    total += crit(net(x), y)\nfor x, y in test:\n    take(x, y)\n",
+        KEPT.format("self.take(x, y)", ""),
+        KEPT.format("self.hits += self.step(x, y)", ""),
+        "def outputs(net, loader):\n    for x, y in loader:\n        yield net(x), y\n"
+        "for out, y in outputs(net, test):\n    hits += (out == y).sum()\n",
+        TRAINED + "for x, y in test:\n    hits += (net(x) == y).sum()\n",
+        COUNTED.format("train") + "for x, y in test:\n    others += (net(x) == y).sum()\n",
+        "for x, y in test:\n    metric.add_batch(predictions=net(x), references=y)\n",
+        "for i, (x, y) in enumerate(test):\n    rows[i] = net(x)\n",
+        HELPER
+        + "batches = iter(test)\nfor _ in range(len(test)):\n    x, y = next(batches)\n    hits += right(net, x, y)\n",
+        HELPER.replace("net, x, y", "pair") + "hits = sum(map(right, test))\n",
+    ],
+)
+def test_an_evaluation_that_a_helper_runs_for_one_shard(lines: str) -> None:
+    assert said("AM955", "x = 1\n", WHOLE + lines)
+    assert not said("AM955", "x = 1\n", WHOLE.replace(", test = acc", ", whole = acc") + lines)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        HELPER.replace(
+            "return (net(x) == y)", "out, y = accelerator.gather_for_metrics((net(x), y))\n    return (out == y)"
+        )
+        + "for x, y in test:\n    hits += right(net, x, y)\n",
+        HELPER + "for x, y in test:\n    hits += right(net, x, y)\nhits = accelerator.reduce(hits, reduction='sum')\n",
+        "def together(x):\n    return accelerator.reduce(x)\nfor x, y in test:\n    hits += (net(x) == y).sum()\n"
+        "rate = hits / 9\nprint(together(rate))\n",
+        "def count():\n    hits = 0\n    for x, y in test:\n        hits += (net(x) == y).sum()\n    return hits\n"
+        "hits = count()\nhits = accelerator.reduce(hits, reduction='sum')\n",
+        "def take(x, y, into):\n    into.append(crit(net(x), y))\nfor x, y in test:\n    take(x, y, losses)\n"
+        "losses = accelerator.gather(losses)\n",
+        KEPT.format("self.take(x, y)", "    def together(self):\n        return accelerator.reduce(self.hits)"),
+        BY_OPTIMIZER + "for x, y in train:\n    total += step(net, x, y, opt)\n",
+        BY_FLAG + "for x, y in train:\n    total += step(net, x, y, phase == 'train')\n",
+        EPOCH + "epoch(net, train, opt=opt)\n",
+        "for x, y in test:\n    x = x.float()\n    show(net(x))\n    break\n",
+    ],
+)
+def test_what_a_helper_counts_for_all_or_while_it_trains(lines: str) -> None:
+    assert not said("AM955", "x = 1\n", WHOLE + lines)
