@@ -1,15 +1,16 @@
-"""AM973: on every path, what a training loop goes over and what it steps is what `prepare` returned."""
+"""AM973: on every path, what a training loop goes over and steps, and what lost its moves, is what `prepare` returned."""
 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 
 from accel_migrate.check.assignments import Assigned, Assignments
 from accel_migrate.check.condition import Condition, Project, Violation
-from accel_migrate.check.evidence import Side, argument_of, is_accelerator, parameter_names, step_of
+from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names, step_of
 from accel_migrate.check.stores import returned
-from accel_migrate.flow.nodes import called_name, unparse, walk
+from accel_migrate.flow.nodes import called_name, children, unparse, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
 from accel_migrate.flow.torch_api import PASSED_ON
@@ -24,7 +25,7 @@ def find(project: Project) -> Iterator[Violation]:
     side = project.evidence.after
     if not any(True for _ in side.asked("prepare")):
         return
-    origins = _Origins(side)
+    origins, moved = _Origins(side), _Origins(side, of_any=True)
     for file, loop in side.once(TrainingLoops).found:
         other = origins.other(file, loop.iter) if origins.may_be(file, loop.iter) else None
         if other is not None:
@@ -32,6 +33,12 @@ def find(project: Project) -> Iterator[Violation]:
                 f"`for ... in {unparse(loop.iter)[:50]}` may go over {_named(*other)}, which nothing shards or moves"
             )
             yield Violation(CODE, file.path, loop.lineno, message)
+    for file, drawn in _left_unmoved(project.evidence):
+        other = moved.other(file, drawn) if moved.may_be(file, drawn) else None
+        if other is not None:
+            text = f"batches of `{unparse(drawn)[:50]}` would no longer be moved"
+            message = f"{text}, and may be those of {_named(*other)}, which is not prepared"
+            yield Violation(CODE, file.path, drawn.lineno, message)
     for file, call in side.asked("prepare"):
         for argument in call.args:
             handed = origins.view(file, argument)
@@ -42,6 +49,45 @@ def find(project: Project) -> Iterator[Violation]:
 
 def _named(file: Module, node: ast.AST) -> str:
     return f"`{unparse(node)[:50]}` ({file.path.name})"
+
+
+def _left_unmoved(evidence: Evidence) -> Iterator[tuple[Module, ast.expr]]:
+    """What batches are drawn from in the result, where the original moved more of them."""
+    for new in evidence.after.files:
+        old = evidence.before.file(new.path)
+        if old is None or old.tree is new.tree:
+            continue
+        moved = {key: often for key, _, often in _draws(old)}
+        for key, drawn, often in _draws(new):
+            if often < moved.get(key, 0):
+                yield new, drawn
+
+
+def _draws(file: Module) -> Iterator[tuple[object, ast.expr, int]]:
+    """Where batches are drawn, each found again by its function, its names and its turn; with how many moves are made of them."""
+    turns: Counter[object] = Counter()
+    for node in file.walk(file.tree, ast.For, ast.comprehension, ast.Assign):
+        if isinstance(node, ast.Assign):
+            value, target = node.value, node.targets[0]
+            if not (isinstance(value, ast.Call) and called_name(value) == "next" and value.args):
+                continue
+            drawn, around = value.args[0], _below(file, node)
+        else:
+            drawn, target = node.iter, node.target
+            around = [node if isinstance(node, ast.For) else file.parents[node]]
+        key = (file.scope(node).frame.path, type(node), unparse(target))
+        turns[key] += 1
+        methods = [each.func for part in around for each in walk(part) if isinstance(each, ast.Call)]
+        moves = [each for each in methods if isinstance(each, ast.Attribute) and each.attr in ("to", "cuda")]
+        yield (key, turns[key]), drawn, len(moves)
+
+
+def _below(file: Module, statement: ast.stmt) -> list[ast.AST]:
+    """The statements that follow one in its block, those behind a `try` around it included."""
+    while isinstance(file.parents[statement], ast.Try | ast.ExceptHandler):
+        statement = file.parents[statement]  # type: ignore[assignment]
+    beside = list(children(file.parents[statement]))
+    return beside[beside.index(statement) :]
 
 
 class TrainingLoops:
@@ -68,15 +114,13 @@ class TrainingLoops:
 class _Origins:
     """Where the value of an expression comes from, as far as it may be something that is not prepared."""
 
-    def __init__(self, side: Side) -> None:
+    def __init__(self, side: Side, of_any: bool = False) -> None:
         self._side = side
         self._assignments = side.once(Assignments)
-        self._prepared = {  # the calls that make what is prepared: others stay as they are, with all that they need
-            made.node
-            for file, call in side.asked("prepare")
-            for argument in call.args
-            for made in side.flows.made(file, argument, "loader")
-        }
+        given = [(file, part) for file, call in side.asked("prepare") for part in call.args]
+        prepared = {made.node for file, part in given for made in side.flows.made(file, part, "loader")}
+        # Others stay as they are, with all that they need.
+        self._loaders = {call for _, call in side.of_library("DataLoader")} if of_any else prepared
 
     def may_be(self, file: Module, node: ast.expr) -> bool:
         """Whether a loader may get here at all."""
@@ -138,7 +182,7 @@ class _Origins:
             found = self._first(flows.function_file[callee], list(returned(callee)), seen)
             if found is not None:
                 return found
-        return (file, call) if not callees and call in self._prepared else None
+        return (file, call) if not callees and call in self._loaders else None
 
     def _held(self, file: Module, place: ast.expr, at: Module, node: ast.AST, seen: frozenset[object]) -> _Other | None:
         """What a place may hold where a node runs: what its own function set, or what it held when that was called."""
@@ -279,10 +323,10 @@ def _entries(container: ast.expr, key: ast.expr) -> list[ast.expr]:
 CONDITION = Condition(
     code=CODE,
     name="loaders_prepared",
-    summary="a training loop would go over something that is not prepared",
+    summary="a training loop, or batches that are no longer moved, would be of something that is not prepared",
     why="Only what `prepare` returns is sharded and moved to the device. A loader that was kept under another name, in a mapping "
     "or an object before `prepare`, or that takes the prepared one's place later, is not: each process would train on all of its "
-    "data, and its batches would not be where the model is.",
+    "data, and its batches would not be where the model is. The same holds for a loop that only looks, once its moves are taken out.",
     example_before='state = {"loader": loader}\nmodel, loader = accelerator.prepare(model, loader)\n'
     'for x, y in state["loader"]:\n    accelerator.backward(model(x, y))',
     example_after="model, loader = accelerator.prepare(model, loader)\nfor x, y in loader:\n"

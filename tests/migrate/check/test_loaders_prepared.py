@@ -81,3 +81,33 @@ def test_methods_that_build_before_prepare() -> None:
     top = "from accel_runtime import Accelerator\nfrom torch.utils.data import DataLoader\n"
     assert not said("AM973", "x = 1\n", top + solver.format("") + "Solver().train()\n")
     assert said("AM973", "x = 1\n", top + solver.format("        self.build()\n") + "Solver().train()\n")
+
+
+ORIGINAL = (
+    "from torch.utils.data import DataLoader\nnet, loader = Net().to(device), DataLoader(data)\n"
+    "for x in loader:\n    x = x.to(device)\n    net(x).backward()\n"
+)
+AGAIN = "loader = DataLoader(shown)\n"
+LOOKS = [
+    AGAIN + "for x in loader:\n    {}\n    print(net(x))\n",
+    "if shown:\n    " + AGAIN + "for i, x in enumerate(tqdm(loader)):\n    {}\n    print(net(x))\n",
+    "others = DataLoader(shown)\nfor x in others:\n    {}\n    print(net(x))\n",
+    AGAIN + "x = next(iter(loader))\n{}\nprint(net(x))\n",
+    AGAIN + "rows = iter(loader)\ntry:\n    x = next(rows)\nexcept StopIteration:\n    pass\n{}\nprint(net(x))\n",
+    "def look(rows):\n    for x in rows:\n        {}\n        print(net(x))\nlook(loader)\nlook(DataLoader(shown))\n",
+    "def make():\n    return DataLoader(shown)\nloader = make()\nfor x in loader:\n    {}\n    print(net(x))\n",
+]
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_batches_that_lost_their_moves_are_of_a_prepared_loader(look: str) -> None:
+    result = TOP + PREPARED + "run(net, loader)\n"
+    before, moved = ORIGINAL + look.format("x = x.to(device)"), look.format("x = x.to(accelerator.device)")
+    assert said("AM973", before, result + look.format("pass"))
+    assert not said("AM973", before, result + moved)
+    assert not said("AM973", before, result + look.format("pass").replace("DataLoader(shown)", "loader"))
+
+
+def test_moves_of_another_loop_are_its_own() -> None:
+    look = "loader = DataLoader(shown)\nx = next(iter(loader))\nx = x.to(device)\nprint(net(x))\n"
+    assert not said("AM973", ORIGINAL + look, TOP + PREPARED + "for x in loader:\n    run(net, [x])\n" + look)
