@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
+from accel_migrate.check.loader_origins import of_every_loader
 from accel_migrate.check.shares_counted import GROWS, Shares, only_shows, own_names, root
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import Function
@@ -59,7 +60,7 @@ def _by_batch(side: Side) -> Found:
     """Whole batches of loaders that every process has whole; figures of such batches that are not added up, or of others."""
     over: set[ast.For] = set()
     for file, call in side.asked("whole_batches"):
-        if not (call.args and side.is_prepared(file, call.args[0])):
+        if not (call.args and _is_prepared(side, file, call.args[0])):
             yield (
                 file,
                 call,
@@ -138,7 +139,7 @@ def _over_prepared(side: Side, file: Module, node: ast.AST, seen: set[ast.AST]) 
     """Whether a loop over a prepared loader is around a node, in its function or around each call of it."""
     for above in file.ancestors(node):
         if isinstance(above, ast.For | ast.AsyncFor | ast.comprehension) and side.is_prepared(file, above.iter):
-            return True
+            return _is_prepared(side, file, above.iter)
         if isinstance(above, ast.While) and _draws(side, file, above):
             return True
         if isinstance(above, Function):
@@ -159,9 +160,14 @@ def _draws(side: Side, file: Module, around: ast.AST) -> bool:
         and isinstance(node.func, ast.Name)
         and node.func.id == "next"
         and bool(node.args)
-        and side.is_prepared(file, node.args[0])
+        and _is_prepared(side, file, node.args[0])
         for node in walk(around)
     )
+
+
+def _is_prepared(side: Side, file: Module, node: ast.expr) -> bool:
+    """Whether an expression is a prepared loader on every path: of a field, whichever method ran before."""
+    return side.is_prepared(file, node) and side.once(of_every_loader).other(file, node) is None
 
 
 def _twice(side: Side, file: Module, call: ast.Call) -> Found:

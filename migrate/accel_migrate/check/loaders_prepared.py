@@ -6,26 +6,21 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 
-from accel_migrate.check.assignments import Assigned, Assignments
 from accel_migrate.check.condition import Condition, Project, Violation
-from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names, step_of
-from accel_migrate.check.stores import returned
+from accel_migrate.check.evidence import Evidence, Side
+from accel_migrate.check.loader_origins import Origins, of_every_loader
 from accel_migrate.flow.nodes import called_name, children, unparse, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
-from accel_migrate.flow.torch_api import PASSED_ON
 
 CODE = "AM973"
-_OF_ACCELERATOR = ("prepare", "prepare_data_loader", "prepare_optimizer")
-_HANDED_ON = frozenset([*PASSED_ON, "whole_batches", "skip_first_batches", "track", "alive_it"])
-_Other = tuple[Module, ast.AST]
 
 
 def find(project: Project) -> Iterator[Violation]:
     side = project.evidence.after
     if not any(True for _ in side.asked("prepare")):
         return
-    origins, moved = _Origins(side), _Origins(side, of_any=True)
+    origins, moved = Origins(side), side.once(of_every_loader)
     for file, loop in side.once(TrainingLoops).found:
         other = origins.other(file, loop.iter) if origins.may_be(file, loop.iter) else None
         if other is not None:
@@ -111,222 +106,14 @@ class TrainingLoops:
         ]
 
 
-class _Origins:
-    """Where the value of an expression comes from, as far as it may be something that is not prepared."""
-
-    def __init__(self, side: Side, of_any: bool = False) -> None:
-        self._side = side
-        self._assignments = side.once(Assignments)
-        given = [(file, part) for file, call in side.asked("prepare") for part in call.args]
-        prepared = {made.node for file, part in given for made in side.flows.made(file, part, "loader")}
-        # Others stay as they are, with all that they need.
-        self._loaders = {call for _, call in side.of_library("DataLoader")} if of_any else prepared
-
-    def may_be(self, file: Module, node: ast.expr) -> bool:
-        """Whether a loader may get here at all."""
-        made = self._side.flows.made(file, node)
-        return any(each.kind in ("loader", "prepared") for each in made)
-
-    def view(self, file: Module, argument: ast.expr) -> ast.expr | None:
-        """`chain(a, b)`, `tqdm(loader)` that is handed to prepare(): not a loader, but something that goes over one."""
-        values: list[ast.expr] = [argument] if isinstance(argument, ast.Call) else []
-        if isinstance(argument, ast.Name | ast.Attribute | ast.Subscript):
-            values = [one.value for one in self._reaching(file, argument, file, argument)[0] if one.item is None]
-        for value in values:
-            name = value.func if isinstance(value, ast.Call) else None
-            last = name.attr if isinstance(name, ast.Attribute) else getattr(name, "id", "")
-            goes = last in _HANDED_ON - {"copy", "deepcopy", "list", "tuple", "dict", "set", "partial"}
-            if goes and isinstance(value, ast.Call) and any(self._is_loader(file, part) for part in value.args):
-                return value
-        return None
-
-    def _is_loader(self, file: Module, node: ast.expr) -> bool:
-        return bool(self._side.flows.made(file, node, "loader"))
-
-    def other(self, file: Module, node: ast.expr, seen: frozenset[object] = frozenset()) -> _Other | None:
-        """An expression that the value may come from and that is not what prepare() returned; None where all are."""
-        if node in seen or isinstance(node, ast.Constant):
-            return None
-        seen |= {node}
-        match node:
-            case ast.Call():
-                return self._called(file, node, seen)
-            case ast.IfExp():
-                return self.other(file, node.body, seen) or self.other(file, node.orelse, seen)
-            case ast.BoolOp(values=parts) | ast.Tuple(elts=parts) | ast.List(elts=parts):
-                return self._first(file, parts, seen)
-            case ast.Starred() | ast.NamedExpr() | ast.Await():
-                return self.other(file, node.value, seen)
-            case ast.Name() | ast.Attribute() | ast.Subscript():
-                return (
-                    self._held(file, node, file, node, seen)
-                    or self._set_elsewhere(file, node, seen)
-                    or self._entry(file, node, seen)
-                )
-        return None
-
-    def _first(self, file: Module, parts: list[ast.expr], seen: frozenset[object]) -> _Other | None:
-        loaders = (part for part in parts if self.may_be(file, part))
-        return next((found for part in loaders if (found := self.other(file, part, seen)) is not None), None)
-
-    def _called(self, file: Module, call: ast.Call, seen: frozenset[object]) -> _Other | None:
-        function = call.func
-        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-        if isinstance(function, ast.Attribute) and is_accelerator(function.value) and name in _OF_ACCELERATOR:
-            return None
-        if name in _HANDED_ON:
-            return self._first(file, [*call.args, *[keyword.value for keyword in call.keywords]], seen)
-        flows = self._side.flows
-        callees = [each for each in flows.callees.get(call, ()) if getattr(each, "name", "") != "__init__"]
-        for callee in callees:
-            found = self._first(flows.function_file[callee], list(returned(callee)), seen)
-            if found is not None:
-                return found
-        return (file, call) if not callees and call in self._loaders else None
-
-    def _held(self, file: Module, place: ast.expr, at: Module, node: ast.AST, seen: frozenset[object]) -> _Other | None:
-        """What a place may hold where a node runs: what its own function set, or what it held when that was called."""
-        function = at.scope(node).frame.node
-        found, fresh = self._reaching(file, place, at, node)
-        for one in found:
-            other = self._given(one, seen)
-            if other is not None:
-                return other
-        if not fresh or (function, "entered") in seen:
-            return None
-        seen |= {(function, "entered")}
-        if isinstance(place, ast.Name) and isinstance(function, Function) and place.id in parameter_names(function):
-            if self._side.flows.place(file, place) == self._side.flows.variable(at.scope(node), place.id):
-                return self._handed(place.id, function, seen)
-        sites = self._side.above(function) if isinstance(function, Function) else []
-        for site in sites:
-            other = self._held(file, place, site.file, site.call, seen)
-            if other is not None:
-                return other
-        return None if sites else self._left_anywhere(file, place, seen)
-
-    def _set_elsewhere(self, file: Module, place: ast.expr, seen: frozenset[object]) -> _Other | None:
-        """What another function sets a place to, once it is prepared: `global loader`, `trainer.loader = other`."""
-        around = file.scope(place).frame
-        for one in self._assignments.to(file, place):
-            if one.file.scope(one.node).frame is around or not self._side.after_prepare(one.file, one.node):
-                continue
-            other = self._given(one, seen) if self._is_left(one, file, place) else None
-            if other is not None:
-                return other
-        return None
-
-    def _entry(self, file: Module, node: ast.expr, seen: frozenset[object]) -> _Other | None:
-        """What a mapping or list that is written out holds, if nothing sets it later: as it was when that was written."""
-        if not isinstance(node, ast.Subscript) or self._assignments.to(file, node):
-            return None
-        for one in self._assignments.to(file, node.value):
-            found = self._first(one.file, _entries(one.value, node.slice), seen)
-            if found is not None:
-                return found
-        return None
-
-    def _handed(self, name: str, function: Function, seen: frozenset[object]) -> _Other | None:
-        """What the callers of a function give for a parameter, or its default."""
-        given = [(site.file, argument_of(function, site.call, name)) for site in self._side.above(function)]
-        given += self._bound_early(name, function)
-        values = ((file, value) for file, value in given if value is not None and self.may_be(file, value))
-        return next((other for file, value in values if (other := self.other(file, value, seen)) is not None), None)
-
-    def _bound_early(self, name: str, function: Function) -> Iterator[tuple[Module, ast.expr | None]]:
-        """`partial(train, loader=loader)`."""
-        for file, call in self._side.calls:
-            last = called_name(call)
-            if last == "partial" and call.args and not isinstance(call.args[0], ast.Starred):
-                if any(made.node is function for made in self._side.flows.made(file, call.args[0], "function")):
-                    yield file, argument_of(function, ast.Call(call.func, call.args[1:], call.keywords), name)
-
-    def _given(self, one: Assigned, seen: frozenset[object]) -> _Other | None:
-        if one.item is not None:  # of a tuple: prepare() returns what is prepared, a function of the project its parts
-            return self._unpacked(one, seen)
-        return self.other(one.file, one.value, seen) if self.may_be(one.file, one.value) else None
-
-    def _unpacked(self, one: Assigned, seen: frozenset[object]) -> _Other | None:
-        flows, call = self._side.flows, one.value
-        for callee in flows.callees.get(call, ()) if isinstance(call, ast.Call) else ():
-            home = flows.function_file[callee]
-            for value in returned(callee):
-                items = value.elts if isinstance(value, ast.Tuple) else []
-                part = items[one.item] if one.item is not None and one.item < len(items) else None
-                if part is not None and self.may_be(home, part):
-                    other = self.other(home, part, seen)
-                    if other is not None:
-                        return other
-        return None
-
-    def _reaching(self, file: Module, place: ast.expr, at: Module, node: ast.AST) -> tuple[list[Assigned], bool]:
-        """The assignments in the function around a node that it may see; and whether it may see what was there before."""
-        scope = at.scope(node).frame
-        graph = self._side.graph(scope)
-        use = step_of(at, node, graph)
-        own = [
-            one
-            for one in self._assignments.to(file, place)
-            if one.file is at and at.scope(one.node).frame is scope and graph.holds(one.node)
-        ]
-        if use is None:
-            return own, True
-        steps = [one.node for one in own]
-        seen = [
-            one for one in own if graph.reachable_past(one.node, use, [step for step in steps if step is not one.node])
-        ]
-        return seen, graph.reachable_past(None, use, steps)
-
-    def _left_anywhere(self, file: Module, place: ast.expr, seen: frozenset[object]) -> _Other | None:
-        """What any function may leave in a place when it ends, and does not prepare after all."""
-        for one in self._assignments.to(file, place):
-            other = self._given(one, seen) if self._is_left(one, file, place) else None
-            if other is not None:
-                return other
-        return None
-
-    def _is_left(self, one: Assigned, file: Module, place: ast.expr) -> bool:
-        """Whether what is assigned may still be there when its function ends, and those that call it."""
-        others = [other.node for other in self._assignments.to(file, place) if other.node is not one.node]
-        return self._outlives(one.file, one.node, others, frozenset())
-
-    def _outlives(self, file: Module, node: ast.AST, others: list[ast.stmt], seen: frozenset[Function]) -> bool:
-        scope = file.scope(node).frame
-        graph = self._side.graph(scope)
-        step = step_of(file, node, graph)
-        if step is None:
-            return False
-        calls = [step_of(file, call, graph) for call in self._side.preparing(scope) if call in file.parents]
-        later = [each for each in (*others, *calls) if each is not None and each is not step and graph.holds(each)]
-        if not graph.reachable_past(step, None, later):
-            return False
-        function = scope.node
-        if not isinstance(function, Function) or function in seen or getattr(function, "name", "") == "__init__":
-            return True
-        sites = self._side.above(function)
-        return not sites or any(self._outlives(s.file, s.call, others, seen | {function}) for s in sites)
-
-
-def _entries(container: ast.expr, key: ast.expr) -> list[ast.expr]:
-    """What may be under a key, or at an index."""
-    match container:
-        case ast.Dict():
-            return [
-                value for each, value in zip(container.keys, container.values) if each and unparse(each) == unparse(key)
-            ]
-        case ast.List(elts=parts) | ast.Tuple(elts=parts):
-            index = key.value if isinstance(key, ast.Constant) else None
-            return parts[index : index + 1] if isinstance(index, int) and index >= 0 else parts
-    return []
-
-
 CONDITION = Condition(
     code=CODE,
     name="loaders_prepared",
     summary="a training loop, or batches that are no longer moved, would be of something that is not prepared",
     why="Only what `prepare` returns is sharded and moved to the device. A loader that was kept under another name, in a mapping "
     "or an object before `prepare`, or that takes the prepared one's place later, is not: each process would train on all of its "
-    "data, and its batches would not be where the model is. The same holds for a loop that only looks, once its moves are taken out.",
+    "data, and its batches would not be where the model is. The same holds for a loop that only looks, once its moves "
+    "are taken out.",
     example_before='state = {"loader": loader}\nmodel, loader = accelerator.prepare(model, loader)\n'
     'for x, y in state["loader"]:\n    accelerator.backward(model(x, y))',
     example_after="model, loader = accelerator.prepare(model, loader)\nfor x, y in loader:\n"

@@ -302,3 +302,30 @@ def test_an_evaluation_that_a_helper_runs_for_one_shard(lines: str) -> None:
 )
 def test_what_a_helper_counts_for_all_or_while_it_trains(lines: str) -> None:
     assert not said("AM955", "x = 1\n", WHOLE + lines)
+
+
+KEEPER = (
+    "class Keeper:\n    def __init__(self):\n        self.accelerator = Accelerator()\n"
+    "        self.net, self.data, self.test = Net(), DataLoader(a), DataLoader(b)\n"
+    "        self.net, self.data{} = self.accelerator.prepare(self.net, self.data{})\n"
+    "    def late(self):\n        self.test = {}\n"
+    "    def count(self):\n        hits = 0\n        for x, y in {}:\n            {}\n        return hits\n"
+    "keeper = Keeper()\n"
+)
+ROWS = ("self.test", "hits += self.accelerator.gather_for_metrics(self.net(x) == y).sum()")
+SUMS = (
+    "self.accelerator.whole_batches(self.test)",
+    "hits += self.accelerator.sum_for_metrics((self.net(x) == y).sum())",
+)
+
+
+@pytest.mark.parametrize(("loop", "line"), [ROWS, SUMS])
+def test_a_field_that_another_method_may_not_have_prepared_yet(loop: str, line: str) -> None:
+    top = "from torch.utils.data import DataLoader\nfrom accel_runtime import Accelerator\n"
+    early = top + KEEPER.format(", self.test", ", self.test", "self.test", loop, line)
+    late = top + KEEPER.format("", "", "self.accelerator.prepare(self.test)", loop, line)
+    again = top + KEEPER.format(", self.test", ", self.test", "DataLoader(c)", loop, line)
+    assert not said("AM955", "x = 1\n", early + "keeper.count()\n")
+    assert said("AM955", "x = 1\n", late + "keeper.count()\nkeeper.late()\nkeeper.count()\n")
+    assert said("AM955", "x = 1\n", late + "if other:\n    keeper.late()\nkeeper.count()\n")
+    assert said("AM955", "x = 1\n", again + "keeper.late()\nkeeper.count()\n")
