@@ -173,8 +173,10 @@ class Side:
             return True
         seen.add(node)
         if not isinstance(node, ast.Name):
-            if node in self.flows.callees or any(each.node is node for each in made):
+            if any(each.node is node for each in made):
                 return False
+            if node in self.flows.callees:
+                return self._returns_other(node, kind, seen)
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "next":
                 return not any(self.flows.is_container(file, argument) for argument in node.args)
             parts = [
@@ -184,7 +186,10 @@ class Side:
             found = [p for p in parts if isinstance(p, ast.expr) and self.flows.made(file, p, kind)]
             return bool(found) and all(self.is_other(file, part, kind, seen) for part in found)
         scope = file.scope(node)
-        if scope.frame is not scope or file.binder(node.id, scope) is not scope or self.flows.is_filled(file, node):
+        if scope.frame is not scope or file.binder(node.id, scope) is not scope:
+            return False
+        puts = [_put(file, each) for each in self.flows.put_into(file, node)]
+        if not all(put and all(self.is_other(file, value, kind, seen) for value in put) for put in puts):
             return False
         graph = self.graph(scope)
         at = step_of(file, node, graph)
@@ -195,6 +200,13 @@ class Side:
             return False
         held = [b for b in binders if graph.reachable_past(b, at, [each for each in binders if each is not b])]
         return all(self._holds_other(file, binder, node.id, kind, seen) for binder in held)
+
+    def _returns_other(self, call: ast.Call, kind: str, seen: set[ast.AST]) -> bool:
+        """Whether all that a call may give back is made of parts of batches."""
+        found = [
+            (self.flows.function_file[f], value) for f in self.flows.callees[call] for value in self.flows.returned(f)
+        ]
+        return bool(found) and all(self.is_other(file, value, kind, seen) for file, value in found)
 
     def _is_handed_other(self, scope: Scope, name: str, kind: str, seen: set[ast.AST]) -> bool:
         """Whether each call of a function hands it parts of batches under this name."""
@@ -208,6 +220,8 @@ class Side:
         match binder:
             case ast.Assign():
                 return self.is_other(file, _set_to(binder, name), kind, seen)
+            case ast.AugAssign():
+                return all(self.is_other(file, part, kind, seen) for part in (binder.target, binder.value))
             case ast.With():
                 entered = [i.context_expr for i in binder.items if i.optional_vars and _names(i.optional_vars, name)]
                 return all(self.is_other(file, each, kind, seen) for each in entered)
@@ -353,6 +367,14 @@ def _prepares(function: Function, name: str) -> bool:
         and any(_names(target, name) for target in node.targets)
         for node in walk(function)
     )
+
+
+def _put(file: Module, node: ast.AST) -> list[ast.expr]:
+    """What `kept.append(x)` or `kept[i] = x` puts into its object; empty where that is not seen here."""
+    if isinstance(node, ast.Call):
+        return [*node.args, *[keyword.value for keyword in node.keywords]] if node in file.parents else []
+    around = file.statement(node) if node in file.parents else None
+    return [around.value] if isinstance(around, ast.Assign) else []
 
 
 def _set_to(assigned: ast.Assign, name: str) -> ast.expr:

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side
 from accel_migrate.check.loader_origins import Origins, of_every_loader
-from accel_migrate.flow.nodes import called_name, children, unparse, walk
+from accel_migrate.check.stores import Stores
+from accel_migrate.flow.nodes import called_name, unparse, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
 
@@ -52,13 +53,13 @@ def _left_unmoved(evidence: Evidence) -> Iterator[tuple[Module, ast.expr]]:
         old = evidence.before.file(new.path)
         if old is None or old.tree is new.tree:
             continue
-        moved = {key: often for key, _, often in _draws(old)}
-        for key, drawn, often in _draws(new):
+        moved = {key: often for key, _, often in _draws(evidence.before, old)}
+        for key, drawn, often in _draws(evidence.after, new):
             if often < moved.get(key, 0):
                 yield new, drawn
 
 
-def _draws(file: Module) -> Iterator[tuple[object, ast.expr, int]]:
+def _draws(side: Side, file: Module) -> Iterator[tuple[object, ast.expr, int]]:
     """Where batches are drawn, each found again by its function, its names and its turn; with how many moves are made of them."""
     turns: Counter[object] = Counter()
     for node in file.walk(file.tree, ast.For, ast.comprehension, ast.Assign):
@@ -66,23 +67,29 @@ def _draws(file: Module) -> Iterator[tuple[object, ast.expr, int]]:
             value, target = node.value, node.targets[0]
             if not (isinstance(value, ast.Call) and called_name(value) == "next" and value.args):
                 continue
-            drawn, around = value.args[0], _below(file, node)
+            drawn, moves = (
+                value.args[0],
+                [m for m in _moved(file.scope(node).frame.node) if _is_of(side, file, m, node)],
+            )
         else:
             drawn, target = node.iter, node.target
-            around = [node if isinstance(node, ast.For) else file.parents[node]]
+            moves = list(_moved(node if isinstance(node, ast.For) else file.parents[node]))
         key = (file.scope(node).frame.path, type(node), unparse(target))
         turns[key] += 1
-        methods = [each.func for part in around for each in walk(part) if isinstance(each, ast.Call)]
-        moves = [each for each in methods if isinstance(each, ast.Attribute) and each.attr in ("to", "cuda")]
         yield (key, turns[key]), drawn, len(moves)
 
 
-def _below(file: Module, statement: ast.stmt) -> list[ast.AST]:
-    """The statements that follow one in its block, those behind a `try` around it included."""
-    while isinstance(file.parents[statement], ast.Try | ast.ExceptHandler):
-        statement = file.parents[statement]  # type: ignore[assignment]
-    beside = list(children(file.parents[statement]))
-    return beside[beside.index(statement) :]
+def _moved(around: ast.AST) -> Iterator[ast.expr]:
+    """What `.to()` and `.cuda()` are called on."""
+    for each in walk(around):
+        if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr in ("to", "cuda"):
+            yield each.func.value
+
+
+def _is_of(side: Side, file: Module, moved: ast.expr, drawn: ast.Assign) -> bool:
+    """Whether what is moved is what an assignment has drawn, or a part of it."""
+    names = [part for part in walk(moved) if isinstance(part, ast.Name)]
+    return any(store.node is drawn for name in names for store in side.once(Stores).reaching(file, name))
 
 
 class TrainingLoops:

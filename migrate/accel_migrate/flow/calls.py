@@ -208,9 +208,22 @@ class Flows:
         """Whether an expression may hold other objects and not be one of them: a list, a mapping, `*rest`."""
         return any(_is_of_several(place) for place in self.sources(self.place(file, node)))
 
-    def is_filled(self, file: Module, node: ast.Name) -> bool:
-        """Whether something is put into what a name holds."""
-        return any(place[:1] == ("put",) for place in self._sources_of(self.place(file, node)))  # type: ignore[index]
+    def put_into(self, file: Module, node: ast.Name) -> list[ast.AST]:
+        """The calls and the targets of assignments that put something into what a name holds."""
+        return [place[1] for place in self._sources_of(self.place(file, node)) if place[:1] == ("put",)]  # type: ignore[index]
+
+    def returned(self, function: Function) -> list[ast.expr]:
+        """What a function gives back by its own `return`s."""
+        if isinstance(function, ast.Lambda):
+            return [function.body]
+        if function not in self._returns:
+            file = self.function_file[function]
+            self._returns[function] = [
+                node.value
+                for node in file.walk(function, ast.Return)
+                if node.value is not None and file.scope(node).frame.node is function
+            ]
+        return self._returns[function]
 
     def sites(self) -> Iterator[Site]:
         for found in self._calls.values():
@@ -559,16 +572,7 @@ class Flows:
 
     def _has_item(self, function: Function, index: int) -> bool:
         """Whether every value that a function returns is a tuple with such an item."""
-        if isinstance(function, ast.Lambda):
-            return isinstance(function.body, ast.Tuple) and index < len(function.body.elts)
-        if function not in self._returns:
-            file = self.function_file[function]
-            self._returns[function] = [
-                node.value
-                for node in file.walk(file.tree, ast.Return)
-                if node.value is not None and file.scope(node).frame.node is function
-            ]
-        returns = self._returns[function]
+        returns = self.returned(function)
         return bool(returns) and all(isinstance(each, ast.Tuple) and index < len(each.elts) for each in returns)
 
     def _bind_arguments(self, site: Site, function: Function, given: list[ast.expr], made: Made) -> None:

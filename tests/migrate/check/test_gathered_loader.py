@@ -329,3 +329,26 @@ def test_a_field_that_another_method_may_not_have_prepared_yet(loop: str, line: 
     assert said("AM955", "x = 1\n", late + "keeper.count()\nkeeper.late()\nkeeper.count()\n")
     assert said("AM955", "x = 1\n", late + "if other:\n    keeper.late()\nkeeper.count()\n")
     assert said("AM955", "x = 1\n", again + "keeper.late()\nkeeper.count()\n")
+
+
+@pytest.mark.parametrize(
+    ("filled", "given", "wrong"),
+    [
+        ("one.append(a[:, i])\n        two.append(b[:, i])", "x, y", False),
+        ("one += [a[i]]\n        two.append(b[i])", "x, y", False),
+        ("one.append(a[:, i])\n        two.append(b)", "x, test", True),
+        ("one.append(test)", "x, y", True),
+    ],
+)
+def test_parts_of_a_batch_that_a_function_puts_into_lists(filled: str, given: str, wrong: bool) -> None:
+    split = f"def split(a, b):\n    one, two = [], []\n    for i in range(3):\n        {filled}\n    return one, two\n"
+    likeness = "def likeness(a, b):\n    total = 0\n    ones, twos = split(a, b)\n"
+    likeness += "    for one in zip(ones, twos):\n        total += f(one)\n    return total\n"
+    loop = f"for x, y in train:\n    accelerator.backward(likeness({given}))\n"
+    assert bool(said("AM955", "x = 1\n", LOADED + BOTH + split + likeness + loop)) is wrong
+
+
+def test_outputs_of_a_model_that_a_function_goes_through() -> None:
+    net = "class Net:\n    def forward(self, x):\n        x = self.layer(x)\n        return x\nnet = Net()\n"
+    shown = "def show(x):\n    out = net(x)\n    return [one.max() for one in out]\nx, y = next(iter(train))\nshow(x)\n"
+    assert not said("AM955", "x = 1\n", net + LOADED + BOTH + shown)

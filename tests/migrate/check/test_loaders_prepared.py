@@ -108,6 +108,13 @@ def test_batches_that_lost_their_moves_are_of_a_prepared_loader(look: str) -> No
     assert not said("AM973", before, result + look.format("pass").replace("DataLoader(shown)", "loader"))
 
 
+def test_a_look_before_prepare_that_moves_nothing() -> None:
+    look = "x = next(iter(loader))\nprint(x.shape)\n"
+    head, tail = ORIGINAL.split("for x")
+    trained = "for x in loader:\n    accelerator.backward(net(x))\n"
+    assert not said("AM973", head + look + "for x" + tail, TOP + look + PREPARED + trained)
+
+
 def test_moves_of_another_loop_are_its_own() -> None:
     look = "loader = DataLoader(shown)\nx = next(iter(loader))\nx = x.to(device)\nprint(net(x))\n"
     assert not said("AM973", ORIGINAL + look, TOP + PREPARED + "for x in loader:\n    run(net, [x])\n" + look)
