@@ -160,7 +160,7 @@ class Side:
         function = file.scope(node).frame.node
         if not isinstance(node, ast.Name) or not isinstance(function, Function) or function in seen:
             return True
-        if node.id not in parameter_names(function) or _prepares(function, node.id):
+        if node.id not in parameter_names(function) or prepares(function, node.id):
             return True
         given = [(site.file, argument_of(function, site.call, node.id)) for site in self.above(function)]
         return all(a is None or self.is_prepared(f, a, seen | {function}) for f, a in given)
@@ -357,7 +357,7 @@ def _names(target: ast.expr, name: str) -> bool:
     return any(isinstance(part, ast.Name) and part.id == name for part in walk(target))
 
 
-def _prepares(function: Function, name: str) -> bool:
+def prepares(function: Function, name: str) -> bool:
     """Whether a function prepares its own parameter: what callers hand in is not what it goes through."""
     return any(
         isinstance(node, ast.Assign)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.check.evidence import Side, argument_of, is_accelerator, parameter_names
+from accel_migrate.check.evidence import Side, argument_of, is_accelerator, parameter_names, prepares
 from accel_migrate.check.known_tests import KnownTests
 from accel_migrate.flow.calls import Site
 from accel_migrate.flow.nodes import unparse, walk
@@ -83,16 +83,31 @@ class Shares:
         function = file.scope(loop).frame.node
         sites: list[Site | None] = [*side.above(function)] if isinstance(function, Function) else []
         read = loop.iter if isinstance(loop, ast.For) else None
-        if (read is not None and (side.is_prepared(file, read) or self._is_yielded(file, read))) or self._drawn(
-            file, loop
-        ):
-            yield from sites or [None]
-        elif isinstance(function, Function) and read is not None and not side.is_other(file, read, "prepared"):
-            parts = [part for part in walk(read) if isinstance(part, ast.Name) and part.id in parameter_names(function)]
-            for site in (site for site in sites if site is not None):
-                given = [argument_of(function, site.call, part.id) for part in parts]
+        handed = self._handed(file, read, function) if read is not None and isinstance(function, Function) else []
+        for site in sites or [None]:
+            if handed and site is not None and isinstance(function, Function):
+                given = [argument_of(function, site.call, name) for name in handed]
                 if any(each is not None and side.is_prepared(site.file, each) for each in given):
                     yield site
+            elif (read is not None and (side.is_prepared(file, read) or self._is_yielded(file, read))) or self._drawn(
+                file, loop
+            ):
+                yield site
+
+    def _handed(self, file: Module, read: ast.expr, function: Function) -> list[str]:
+        """The parameters by which callers say what a loop goes over."""
+        flows = self._side.flows
+        if self._side.is_other(file, read, "prepared"):
+            return []
+        sources = flows.sources(flows.place(file, read))
+        places = {name: flows.variable(file.scopes[function], name) for name in parameter_names(function)}
+        return [
+            name
+            for name, place in places.items()
+            if place in sources
+            and any(made.kind == "prepared" for made in flows.objects.get(place, ()))
+            and not prepares(function, name)
+        ]
 
     def _is_yielded(self, file: Module, read: ast.expr) -> bool:
         """`for out, y in outputs(net, loader)`, of a function that goes over a prepared loader and yields."""
@@ -248,10 +263,9 @@ def _grown(file: Module, node: ast.AST, own: set[str], bound: set[str]) -> Itera
             yield _kept_in(target)
         case ast.Name(ctx=ast.Store()) if node.id not in own and _goes_on(file, node):
             yield node.id
-        case ast.Assign(targets=[ast.Subscript() as target]) if (
-            root(target) not in bound and _read_in(node.value) & bound
-        ):
-            yield _kept_in(target)
+        case ast.Assign(targets=[ast.Subscript(slice=key) as target]) if root(target) not in bound:
+            if _read_in(key) & bound:  # an entry of its own for each batch
+                yield _kept_in(target)
         case ast.Call(func=ast.Attribute(value=kept, attr=attr)) if attr in GROWS and root(kept) not in own:
             if not only_shows(file, node):
                 yield _kept_in(kept)

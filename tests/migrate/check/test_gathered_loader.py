@@ -352,3 +352,10 @@ def test_outputs_of_a_model_that_a_function_goes_through() -> None:
     net = "class Net:\n    def forward(self, x):\n        x = self.layer(x)\n        return x\nnet = Net()\n"
     shown = "def show(x):\n    out = net(x)\n    return [one.max() for one in out]\nx, y = next(iter(train))\nshow(x)\n"
     assert not said("AM955", "x = 1\n", net + LOADED + BOTH + shown)
+
+
+def test_a_bar_over_what_each_call_hands_over() -> None:
+    bars = EPOCH.replace("total = 0\n", "total, bar = 0, tqdm(loader)\n").replace("in loader", "in bar")
+    others = WHOLE.replace(", test = acc", ", whole = acc")
+    assert said("AM955", "x = 1\n", WHOLE + bars + "epoch(net, test)\n")
+    assert not said("AM955", "x = 1\n", others + bars + "epoch(net, test)\n")
