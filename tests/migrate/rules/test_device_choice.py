@@ -737,3 +737,36 @@ def test_what_goes_to_an_imported_device_goes_there_once_the_accelerator_has_cho
     results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in texts.items()], DEFAULTS)
     after = {result.path.name: result.after.decode() for result in results}["train.py"]
     assert 0 < after.find("accelerator = Accelerator(") < after.find("teacher = nn.Linear(4, 1).to(PLACE)")
+
+
+BY_A_METHOD = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+class Fitting:
+    def __init__(self, rate):
+        self.rate = rate
+        self.device = self.get_device()
+
+    def get_device(self):
+        return {chosen}
+
+    def run(self):
+        loader = DataLoader(TensorDataset(torch.randn(40, 3), torch.randn(40, 2)), batch_size=8)
+        net = nn.Linear(3, 2).to(self.device)
+        optimizer = torch.optim.SGD(net.parameters(), lr=self.rate)
+        for x, y in loader:
+            loss = nn.functional.mse_loss(net(x.to(self.device)), y.to(self.device))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+Fitting(0.1).run()
+"""
+
+
+def test_a_method_may_choose_the_device():
+    text = migrated(BY_A_METHOD.format(chosen='"cuda" if torch.cuda.is_available() else "cpu"'))
+    assert "net = nn.Linear(3, 2)\n" in text and "mse_loss(net(x), y)" in text
+    unchanged(BY_A_METHOD.format(chosen='"cuda:1" if self.rate > 1 else "cpu"'))

@@ -114,8 +114,6 @@ def _of_call(roles: Roles, module: Module, call: ast.Call, depth: int) -> Where:
         return Where.GPU
     if isinstance(call.func, ast.Attribute) and call.func.attr == "format":
         return _of_text(roles, module, call.func.value, call.args, depth)
-    if isinstance(call.func, ast.Attribute) and call.func.attr == "get_device" and not dotted:
-        return Where.FOLLOWS
     if isinstance(call.func, ast.Name) and call.func.id == "str" and len(call.args) == 1:
         return where(roles, module, call.args[0], depth + 1)
     if isinstance(call.func, ast.Name) and call.func.id == "getattr" and len(call.args) > 1:
@@ -124,6 +122,8 @@ def _of_call(roles: Roles, module: Module, call: ast.Call, depth: int) -> Where:
         rest = [*call.args[1:], *[keyword.value for keyword in call.keywords]]
         return Where.UNKNOWN | (where(roles, module, rest[0], depth + 1) if rest else Where.UNMOVED)
     target = roles.target(module, call)
+    if target is None and isinstance(call.func, ast.Attribute) and call.func.attr == "get_device" and not dotted:
+        return Where.FOLLOWS  # of a tensor
     if target is None or isinstance(target.node, ast.ClassDef):
         return Where.UNKNOWN
     found = Where.NOTHING
@@ -141,7 +141,10 @@ def _names_attribute(node: ast.expr, name: str) -> bool:
 def _depends_on_caller(target: Definition) -> bool:
     """Whether a function that chooses a device asks for more than whether there is a GPU."""
     node = target.node
-    if isinstance(node, ast.ClassDef) or node.args.args or node.args.kwonlyargs:
+    if isinstance(node, ast.ClassDef) or node.args.kwonlyargs:
+        return True
+    given = {argument.arg for argument in node.args.args}
+    if given - {target.scope.self_name} or any(isinstance(part, ast.Name) and part.id in given for part in walk(node)):
         return True
     tests = [part.test for part in walk(node) if isinstance(part, ast.If | ast.IfExp)]
     asked = [part for test in tests for part in walk(test) if isinstance(part, ast.Name)]
