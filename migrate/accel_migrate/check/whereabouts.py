@@ -262,8 +262,8 @@ class Whereabouts:
         if owner is None:
             return self.of(file, node.value, entered)
         stores = [s for s in self._stores.of(("field of", owner.node, node.attr)) if not s.anywhere]
-        if not stores:
-            return frozenset({UNKNOWN})
+        if not stores or any(_is_weight(s) for s in stores):
+            return frozenset({UNKNOWN})  # weights go where their module goes
         return frozenset().union(*[self._part(s.file, s.value, s.of, None) for s in stores if s.value is not None])
 
     def _call(self, file: Module, node: ast.Call, entered: ast.Call | None) -> Where:
@@ -381,6 +381,11 @@ def _is_plain_type(file: Module, node: ast.expr) -> bool:
     """Whether a type of tensors is one of the CPU, or a type of numbers, whatever happens."""
     dotted = file.qualified(node) or (node.value if isinstance(node, ast.Constant) else "")
     return isinstance(dotted, str) and dotted.startswith("torch.") and ".cuda." not in dotted
+
+
+def _is_weight(store: Store) -> bool:
+    made = store.value.func if isinstance(store.value, ast.Call) else None
+    return made is not None and (store.file.qualified(made) or "").endswith(".Parameter")
 
 
 def _item(store: Store) -> ast.expr | None:

@@ -261,3 +261,33 @@ def test_a_model_keeps_its_move_where_a_constructor_may_return_before_it_prepare
         """
     )
     assert "self.net = nn.Linear(4, 2).to(self.place)" in text
+
+
+SHIFTED = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+class Shifted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.shift = {made}
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.layer(x) + self.shift
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randint(0, 3, (32,))), batch_size=4)
+net = Shifted()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.cross_entropy(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_weights_go_where_their_module_goes() -> None:
+    assert "prepare(net, optimizer, loader)" in migrated(SHIFTED.format(made="nn.Parameter(torch.zeros(3))"))
+    assert "cpu=True" in migrated(SHIFTED.format(made="torch.zeros(3)"))

@@ -770,3 +770,36 @@ def test_a_method_may_choose_the_device():
     text = migrated(BY_A_METHOD.format(chosen='"cuda" if torch.cuda.is_available() else "cpu"'))
     assert "net = nn.Linear(3, 2)\n" in text and "mse_loss(net(x), y)" in text
     unchanged(BY_A_METHOD.format(chosen='"cuda:1" if self.rate > 1 else "cpu"'))
+
+
+HANDED_ON = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+class Round:
+    def __init__(self, net, loader, optimizer, device):
+        {kept}
+
+    def run(self):
+        for x, y in self.loader:
+            loss = nn.functional.mse_loss(self.net(x.to(self.device)), y.to(self.device))
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+def main():
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    net = nn.Linear(3, 2).to(device)
+    loader = DataLoader(TensorDataset(torch.randn(40, 3), torch.randn(40, 2)), batch_size=8)
+    Round(net, loader, torch.optim.SGD(net.parameters(), lr=0.1), device).run()
+
+main()
+"""
+
+
+def test_a_device_that_is_kept_beside_others():
+    text = migrated(
+        HANDED_ON.format(kept="self.net, self.loader, self.optimizer, self.device = net, loader, optimizer, device")
+    )
+    assert "self.accelerator.prepare(" in text and "mse_loss(self.net(x), y)" in text

@@ -167,6 +167,8 @@ def device_definition(roles: Roles, variable: Variable) -> DeviceDefinition | No
         return None
     bindings = [b for b in module.bindings(variable) if b.kind == "assign" and b.value is not None]
     apart = [b for b in bindings if set_by(module, b.statement, variable) is not b.value]
+    if any(isinstance(_item(b), ast.Name | ast.Attribute) for b in apart):  # `self.net, self.device = net, device`
+        return None
     if len(bindings) == 1 and apart:  # `device, count = pick()`
         return DeviceDefinition(module, variable.scope, variable, bindings[0].statement, None, does_more=True)
     if not bindings or apart:
@@ -180,6 +182,14 @@ def device_definition(roles: Roles, variable: Variable) -> DeviceDefinition | No
     inside = set(module.walk(statement))
     later = tuple(b.statement for b in bindings if b.statement not in inside)
     return DeviceDefinition(module, variable.scope, variable, statement, single, later)
+
+
+def _item(binding: Binding) -> ast.expr | None:
+    """Of several things that are set at once from as many, the one that is set here."""
+    value = binding.value
+    for index in binding.path:
+        value = value.elts[index] if isinstance(value, ast.Tuple | ast.List) and index < len(value.elts) else None
+    return value
 
 
 def _branches(roles: Roles, module: Module, bindings: list[Binding]) -> ast.If | None:
