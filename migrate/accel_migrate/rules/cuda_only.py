@@ -49,7 +49,9 @@ def _named_gpus(context: Context) -> Iterator[Change]:
     module, training = context.module, context.training
     others: list[Module] = []
     if training.place.module is module:
-        others = [m for m in loaded_with(context.script.project, module) if m not in training.modules]
+        others = [
+            m for m in loaded_with(context.script.project, module, training.place.after) if m not in training.modules
+        ]
     for owner in (module, *others):
         for node in owner.walk(owner.tree, ast.Assign, ast.Call):
             value = named_gpus(owner, node)
@@ -70,7 +72,9 @@ def _moves_that_stay(context: Context) -> Iterator[Change]:
     module, training = context.module, context.training
     owners = [module]
     if training.place.module is module:
-        owners += [m for m in loaded_with(context.script.project, module) if m not in training.modules]
+        owners += [
+            m for m in loaded_with(context.script.project, module, training.place.after) if m not in training.modules
+        ]
     taken = {move.call for move in training.dropped}
     taken |= {move.call for move in training.kept if training.accelerator(move.module, move.call) is not None}
     staying = [

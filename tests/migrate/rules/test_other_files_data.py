@@ -128,3 +128,56 @@ def test_the_order_of_a_loader_that_another_file_builds(brought: str) -> None:
 def test_options_of_a_loader_that_are_spelled_out(options: str, told: bool) -> None:
     loader = f"options = {options}\nloader = DataLoader(CIFAR10('data'), batch_size=8, shuffle=True, **options)"
     assert ("how long the batches are" in said("AM812", {}, "from away import read", loader)) == told
+
+
+TRIED = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+class Small(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Dropout(0.5), nn.Linear(5, 1))
+
+    def forward(self, x):
+        return self.layers(x)
+
+def tried():
+    net = Small()
+    loader = DataLoader(TensorDataset(torch.randn(48, 5), torch.randn(48, 1)), batch_size=8, shuffle=True)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(net(x), y)
+        loss.backward()
+        optimizer.step()
+
+if __name__ == "__main__":
+    tried()
+"""
+SEEDED = "import torch\nfrom small import Small\ntorch.manual_seed(3)\nprint(Small().cuda())\n"
+
+
+GUARDED = (
+    TRIED[: TRIED.index("def tried")]
+    + 'if __name__ == "__main__":\n'
+    + TRIED[TRIED.index("    net = ") : TRIED.index("if __name__")]
+)
+
+
+def notes_of_small(small: str, later: str) -> str:
+    sources = [Source.from_bytes(Path(n), text.encode()) for n, text in {"small.py": small, "later.py": later}.items()]
+    return " ".join(note.message for note in migrate(sources)[0].notes)
+
+
+@pytest.mark.parametrize("small", [TRIED, GUARDED])
+def test_a_script_that_imports_another_says_nothing_of_it(small: str) -> None:
+    notes = notes_of_small(small, SEEDED)
+    assert "accel launch seeds all processes alike" in notes and "later.py" not in notes
+    assert "the script moves nothing, so it trained on the CPU" in notes
+
+
+@pytest.mark.parametrize("run", ["from small import tried\ntried()\n", "import small\nsmall.tried()\n"])
+def test_a_script_that_runs_the_training_of_another(run: str) -> None:
+    assert "(later.py:3)" in notes_of_small(TRIED, SEEDED.replace(".cuda()", "") + run)

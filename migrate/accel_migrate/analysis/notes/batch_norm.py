@@ -51,7 +51,7 @@ def is_settled(script: Script, training: Training) -> bool:
     """
     if any("SyncBatchNorm" in (m.qualified(c.func) or "") for m in script.project.modules for c in m.calls):
         return True
-    files = loaded_with(script.project, training.place.module)
+    files = loaded_with(script.project, training.place.module, training.place.after)
     called = {called_name(c) for m in files for c in m.calls}
     for module in files:
         for node in module.walk(module.tree, ast.If):

@@ -68,7 +68,7 @@ def opens_window(script: Script, training: Training, module: Module, call: ast.C
     """`plt.show()`, which waits until someone closes it, or `picture.show()`; not where figures have no screen."""
     dotted = module.qualified(call.func)
     if dotted in _PLOTTED:
-        return not any(map(_has_no_screen, loaded_with(script.project, training.place.module)))
+        return not any(map(_has_no_screen, loaded_with(script.project, training.place.module, training.place.after)))
     return dotted in _WINDOWS or _is_method(script, module, call, _SHOWING)
 
 

@@ -181,7 +181,9 @@ def _for_samples(script: Script, training: Training) -> Iterator[Drawn]:
     """What the data of the loaders that are trained on draws for each sample; with workers, all follow torch's seed."""
     roles, graph = script.roles, script.graph
     trained = [loop.module.variable(loop.loader) for loop in training.loops if training.trains_on_share(loop)]
-    loaded = loaded_with(script.project, training.place.module)  # a loop that scripts share has the loaders of all
+    loaded = loaded_with(
+        script.project, training.place.module, training.place.after
+    )  # a loop that scripts share has the loaders of all
     links = dict.fromkeys(link for v in trained if v is not None for link in chain(roles, graph, v))
     whole = {e.loop.module.variable(e.loop.loader) for e in training.evaluations if isinstance(e, Whole)}
     read_whole = {link for v in whole if v is not None for link in chain(roles, graph, v) if not training.holds(link)}

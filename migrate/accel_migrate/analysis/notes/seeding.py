@@ -15,7 +15,7 @@ from enum import Enum
 from accel_migrate.analysis.notes.settled import settled
 from accel_migrate.analysis.trainings.fed import feeds_training
 from accel_migrate.analysis.trainings.training import Script, Training
-from accel_migrate.analysis.values.imported import brought_by, importers_of, loaded_with
+from accel_migrate.analysis.values.imported import brought_by, loaded_with, starters_of
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.flow.main_guard import under_main
@@ -120,8 +120,11 @@ class Seeding:
         self.graph = script.graph
         self.flow = training.flow
         self.training = training
-        self.files = loaded_with(script.project, training.place.module)
-        self.scripts = {training.place.module, *importers_of(script.project, training.place.module)}
+        self.files = loaded_with(script.project, training.place.module, training.place.after)
+        self.scripts = {
+            training.place.module,
+            *starters_of(script.project, training.place.module, training.place.after),
+        }
 
     def of(self, library: str, drawn: tuple[Module, ast.Call] | None = None) -> Seed:
         """How a library is seeded: alike only if every seed of it that runs is the same on all processes.

@@ -575,7 +575,8 @@ class _Reader:
             tied = cpu_only(self.roles, self.graph, self.group.backwards, modules, found.timing, setup.prepared, whole)
             if tied:
                 check_built_here(self.roles, self.graph, setup.prepared)
-            unnamed = tied is None and not names_gpu(self.roles, loaded_with(self.roles.project, setup.place.module))
+            files = loaded_with(self.roles.project, setup.place.module, setup.place.after)
+            unnamed = tied is None and not names_gpu(self.roles, files)
             start = replace(start, cpu="True" if tied else None, tied=tied, moves=unnamed)
         return after_names(start, precision.argument), precision, carrier, given
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.idle import Unit, Words
+from accel_migrate.flow.main_guard import under_main
 from accel_migrate.flow.program import Program
 from accel_migrate.flow.scopes import Module
 
@@ -21,17 +22,42 @@ def is_imported(roles: Roles, module: Module) -> bool:
     )
 
 
-def loaded_with(project: Program, module: Module) -> list[Module]:
-    """The files that a training of this file may run with: those that import it, and what all of them import."""
+def loaded_with(project: Program, module: Module, at: ast.AST | None = None) -> list[Module]:
+    """The files that a training of this file may run with: those that import it, and what all of them import.
+
+    What stands `at` the place where a file asks whether it is the script itself runs for none of those that import it.
+    """
     if len(project.modules) == 1:
         return [module]
-    loaded = dict.fromkeys([module, *importers_of(project, module)])
+    loaded = dict.fromkeys([module, *starters_of(project, module, at)])
     pending = list(loaded)
     for each in pending:
         imports = project.imports(each)
         pending += [other for other in imports if other not in loaded]
         loaded.update(dict.fromkeys(imports))
     return list(loaded)
+
+
+def starters_of(project: Program, module: Module, at: ast.AST | None) -> list[Module]:
+    """The files that may run what stands at a place of this one, by importing it."""
+    others = importers_of(project, module)
+    if at is None or under_main(module, at):
+        return others if at is None else []
+    function = module.scope(at).function
+    if function is None or module.parents[function] is not module.tree:
+        return others
+    own = [node for node in module.walk(module.tree, ast.Name) if node.id == function.name]  # `main()` under the guard
+    called = own and all(under_main(module, node) for node in own)
+    return [] if called and not any(_mentions(other, function.name) for other in others) else others
+
+
+def _mentions(module: Module, name: str) -> bool:
+    """Whether a file may read a name of another one: by that name, or all that it has."""
+    named = (ast.Name, ast.Attribute, ast.alias)
+    return any(
+        name == getattr(node, "id", getattr(node, "attr", None)) or getattr(node, "name", "") in (name, "*")
+        for node in module.walk(module.tree, *named)
+    )
 
 
 def importers_of(project: Program, module: Module) -> list[Module]:
