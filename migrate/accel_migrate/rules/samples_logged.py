@@ -123,15 +123,25 @@ class _Counter:
 
 def _reads(module: Module, node: ast.expr) -> list[ast.expr]:
     """The reads of the variable that a count is put into, by itself or with what is added to it."""
-    statement = module.statement(node)
-    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-    variable = module.variable(target) if isinstance(target, ast.Name) else None
+    variable = _put_into(module, node)
     return [
         each
         for each in module.walk(module.tree, ast.Name)
         if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load) and variable is not None
         if each.id == variable.name and module.variable(each) == variable
     ]
+
+
+def _put_into(module: Module, node: ast.expr) -> Variable | None:
+    """The variable that a count is put into, also beside others: `shown, seen = loss.item(), i * len(x)`."""
+    match module.statement(node):
+        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
+            target = next((each for each, value in zip(targets, values) if node in module.walk(value)), None)
+        case ast.Assign(targets=[target, *_]):
+            pass
+        case _:
+            return None
+    return module.variable(target) if isinstance(target, ast.Name) else None
 
 
 def _is_logged(module: Module, node: ast.expr) -> bool:
@@ -145,7 +155,7 @@ def _is_logged(module: Module, node: ast.expr) -> bool:
             continue
         if isinstance(parent, ast.FormattedValue | ast.BinOp | ast.Attribute):
             continue
-        variable = module.variable(parent.targets[0]) if isinstance(parent, ast.Assign) else None
+        variable = _put_into(module, node) if isinstance(parent, ast.Assign) else None
         if variable is not None and len(module.bindings(variable)) == 1:
             return all(_is_logged(module, read) for read in _reads(module, node))
         return isinstance(parent, ast.Expr)

@@ -173,6 +173,11 @@ def test_counts_the_samples_of_all_in_a_variable_that_is_only_shown(count: str, 
     becomes(script, f"seen = {count.replace(times, f'{times} * accelerator.num_processes')}")
 
 
+def test_counts_the_samples_of_all_in_a_variable_that_is_set_beside_another():
+    line = 'shown, seen = loss.item(), (i + 1) * len(x)\nprint(f"{shown} {seen}/{len(loader.dataset)}")'
+    becomes(training(inside=line), "shown, seen = loss.item(), (i + 1) * len(x) * accelerator.num_processes")
+
+
 def test_notes_samples_that_leap_with_each_epoch_where_they_are_more_than_shown():
     inside = "seen = i * len(x) + epoch * len(data)\nrate = 1 / (1 + seen)\nif seen > 3:\n    print(rate)"
     stays(training(inside=inside), "seen = i * len(x) + epoch * len(data)")
