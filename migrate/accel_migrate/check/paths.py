@@ -169,6 +169,12 @@ def may_be_one(some: frozenset[str], others: frozenset[str]) -> bool:
     return any(_may_be_one(one, other) for one in some for other in others)
 
 
+def may_end_alike(some: frozenset[str], others: frozenset[str]) -> bool:
+    """Whether nothing says that two files have different names; each may be in any folder."""
+    ends = [[parts[-1] for text in texts if (parts := _parts(text))] for texts in (some, others)]
+    return any(_fit(one, other) for one in ends[0] for other in ends[1])
+
+
 def _is_number(node: ast.expr) -> bool:
     """Whether it is a number wherever it can be computed: `epoch + 1`, `1 + len(losses) + start`."""
     match node:

@@ -11,7 +11,7 @@ from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Side, step_of
 from accel_migrate.check.named_alike import Names
 from accel_migrate.check.path_uses import KEEPING, PathUses, is_command
-from accel_migrate.check.paths import Paths, may_be_one
+from accel_migrate.check.paths import Paths, may_be_one, may_end_alike
 from accel_migrate.flow.calls import Place, Site
 from accel_migrate.flow.cfg import Graph
 from accel_migrate.flow.file_calls import LISTING, folder_made, taken_away
@@ -118,6 +118,8 @@ class _Files:
             return False
         if may_be_one(self._spellings(write), self._spellings(use)):
             return True
+        if write in self._saves and use.file.qualified(use.call.func) == "torch.load":
+            return may_end_alike(self._spellings(write), self._spellings(use))  # weights: not known to be others
         return not self._origins(write).isdisjoint(self._origins(use))
 
     def _spellings(self, path: Path) -> frozenset[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.notes.read_elsewhere import waits_behind
 from accel_migrate.analysis.notes.renewed import renewed
 from accel_migrate.analysis.notes.written_once import concerns, writings, written_once
 from accel_migrate.analysis.storage.files import runs_command
@@ -80,6 +81,9 @@ def _waits(context: Context) -> Iterator[Change]:
         if spelled is not None and not training.flow.on_some(module, statement):
             wait = Insert(statement, (f"{spelled}.wait_for_everyone()",), "before", above_comments=False)
             yield change(CODE, statement, "waits until the file is written", [wait], loop=training.index)
+    for statement, spelled in waits_behind(context.script, training, module).items():
+        wait = Insert(statement, (f"{spelled}.wait_for_everyone()",), "after")
+        yield change(CODE, statement, "waits until the file is written", [wait], loop=training.index)
 
 
 def _commands(context: Context) -> Iterator[Change]:

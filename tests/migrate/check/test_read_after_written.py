@@ -91,7 +91,35 @@ def test_a_file_that_another_function_writes_under_another_spelling() -> None:
     assert not said("AM962", "x = 1\n", ELSEWHERE.format(end="    accelerator.wait_for_everyone()\n", then=load))
     assert not said("AM962", "x = 1\n", ELSEWHERE.format(end="", then="accelerator.wait_for_everyone()\n" + load))
     assert not said("AM962", "x = 1\n", ELSEWHERE.format(end="", then="torch.load(args.run + '/first.pt')\n"))
-    assert not said("AM962", "x = 1\n", ELSEWHERE.format(end="", then="torch.load('%s.pt' % args.run)\n"))
+    assert not said("AM962", "x = 1\n", ELSEWHERE.format(end="", then="torch.load('%s.pth' % args.run)\n"))
+
+
+@pytest.mark.parametrize(
+    ("saved", "loaded"),
+    [
+        ("args.output", "args.input"),
+        ("paths['large']", "paths['two']"),
+        ("'best.pt'", "'./best.pt'"),
+        ("'runs/best.pt'", "sys.argv[1]"),
+        ("f'{run}.pt'", "'%s.pt' % args.start"),
+    ],
+)
+def test_weights_whose_names_are_not_known_to_differ(saved: str, loaded: str) -> None:
+    save, load = f"{HEAD}accelerator.save(w, {saved})\n", f"w = torch.load({loaded})\n"
+    assert said("AM962", "x = 1\n", save + load)
+    assert not said("AM962", "x = 1\n", f"{save}accelerator.wait_for_everyone()\n{load}")
+
+
+@pytest.mark.parametrize(
+    ("saved", "loaded"),
+    [
+        ("'best.pt'", "'last.pt'"),
+        ("f'{run}/best.pt'", "f'{args.start}/last.pt'"),
+        ("args.run + '.pt'", "args.start + '.pth'"),
+    ],
+)
+def test_weights_whose_names_differ(saved: str, loaded: str) -> None:
+    assert not said("AM962", "x = 1\n", f"{HEAD}accelerator.save(w, {saved})\nw = torch.load({loaded})\n")
 
 
 def test_a_file_whose_size_is_asked() -> None:

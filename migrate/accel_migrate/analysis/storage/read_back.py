@@ -39,7 +39,11 @@ def read_back(module: Module, written: Iterable[ast.stmt]) -> Iterator[ast.stmt]
 
 
 def reader(graph: CallGraph, module: Module, written: ast.stmt) -> tuple[Module, ast.Call] | None:
-    """A call that reads a file which a statement writes, wherever it is, as far as their paths are one text or one name."""
+    return next(readers(graph, module, written), None)
+
+
+def readers(graph: CallGraph, module: Module, written: ast.stmt) -> Iterator[tuple[Module, ast.Call]]:
+    """The calls that read a file which a statement writes, wherever they are, as far as their paths are one text or one name."""
     calls = [(call, module.qualified(call.func)) for call in module.walk(written, ast.Call)]
     paths = [path for call, dotted in calls for path in written_paths(call, dotted) or ()]
     names = {name for path in paths for name in known_as(graph, module, path)}
@@ -49,8 +53,7 @@ def reader(graph: CallGraph, module: Module, written: ast.stmt) -> tuple[Module,
             path = call.args[0] if loads else _path_read(file, call)
             if path is not None and not module.holds(written, call):
                 if not names.isdisjoint(known_as(graph, file, path)):
-                    return file, call
-    return None
+                    yield file, call
 
 
 def known_as(graph: CallGraph, module: Module, path: ast.expr) -> set[str | Variable]:
