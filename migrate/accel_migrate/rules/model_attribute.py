@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.notes.weights_by_hand import weights_by_hand
 from accel_migrate.analysis.values.made_of import runs_layers
 from accel_migrate.edits import change, replace_node
+from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -71,13 +72,34 @@ def _past_forward(context: Context) -> Iterator[Change]:
             return
 
 
+def _files(context: Context) -> list[Module]:
+    """The file; with that of `prepare` also those in which nothing is changed, of which no other note speaks."""
+    training, module = context.training, context.module
+    others = [each for each in context.script.project.modules if each not in training.modules]
+    return [module, *others] if module is training.place.module else [module]
+
+
+def _first(context: Context, found: list[tuple[Module, ast.Call]]) -> ast.AST:
+    return next((call for file, call in found if file is context.module), context.training.place.after)
+
+
+def _lines(context: Context, found: list[tuple[Module, ast.Call]]) -> str:
+    """`lines 3, 5, line 11 of helpers.py`."""
+    said = []
+    for file in dict.fromkeys(file for file, _ in found):
+        lines = list(dict.fromkeys(str(call.lineno) for owner, call in found if owner is file))
+        of = f" of {context.script.project.file_name(file)}" if file is not context.module else ""
+        said.append(f"line{'s' if len(lines) > 1 else ''} {', '.join(lines)}{of}")
+    return ", ".join(said)
+
+
 def _by_hand(context: Context) -> Iterator[Change]:
     """One note for a file, at the first line that takes weights by hand."""
-    calls = weights_by_hand(context.script, context.training, context.module)
+    script, training = context.script, context.training
+    calls = [(file, call) for file in _files(context) for call in weights_by_hand(script, training, file)]
     if calls:
-        lines = list(dict.fromkeys(str(call.lineno) for call in calls))
-        where = f"line{'s' if len(lines) > 1 else ''} {', '.join(lines)}"
-        if context.training.wraps_models:
+        where = _lines(context, calls)
+        if training.wraps_models:
             message = (
                 "under FSDP or ZeRO 3 each process holds a part of every weight, and what reads weights by hand or mixes them "
                 f"with those of a model that is not prepared stops there, or sees that part alone: {where}"
@@ -88,23 +110,30 @@ def _by_hand(context: Context) -> Iterator[Change]:
                 "they are gathered there, so no condition may keep a process out; under ZeRO 3 each sees its own part alone"
             )
         message += "; accelerator.get_state_dict(model), on all processes, has them whole"
-        yield change(CODE, calls[0], message, loop=context.training.index, safety=Safety.NOTE)
+        yield change(CODE, _first(context, calls), message, loop=training.index, safety=Safety.NOTE)
 
 
 def _twice(context: Context) -> Iterator[Change]:
     """One note for a file, at the first gradient of which another one is taken."""
-    training, module = context.training, context.module
-    for call in module.calls:
-        graph = next((keyword.value for keyword in call.keywords if keyword.arg == "create_graph"), None)
-        if graph is None or (isinstance(graph, ast.Constant) and not graph.value):
-            continue
-        if training.timing.after_prepare(module, call):
-            message = (
-                "a gradient of this gradient is taken (create_graph); under FSDP the weights are sharded again by then, and the "
-                "run stops there: use --strategy ddp"
-            )
-            yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
-            return
+    training = context.training
+    found = [
+        (file, call)
+        for file in _files(context)
+        for call in file.calls
+        if any(keyword.arg == "create_graph" and _may_be_true(keyword.value) for keyword in call.keywords)
+        if training.timing.after_prepare(file, call)
+    ]
+    if found:
+        where = f", {_lines(context, found[:1])}" if found[0][0] is not context.module else ""
+        message = (
+            f"a gradient of this gradient is taken (create_graph{where}); under FSDP the weights are sharded again by then, and "
+            "the run stops there: use --strategy ddp"
+        )
+        yield change(CODE, _first(context, found), message, loop=training.index, safety=Safety.NOTE)
+
+
+def _may_be_true(value: ast.expr) -> bool:
+    return not isinstance(value, ast.Constant) or bool(value.value)
 
 
 RULE = Rule(

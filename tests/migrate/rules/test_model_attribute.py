@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from accel_migrate.pipeline import migrate
+from accel_migrate.source import Source
 
 from tests.migrate.rules.scripts import becomes, stays, training
 from tests.migrate.rules.verbs import ACCELERATE, migrated, notes, rewritten
@@ -229,3 +233,39 @@ def test_says_once_that_fsdp_has_no_gradients_of_gradients(graph: str) -> None:
         "gradient of this" in note for note in notes(source.replace(f"create_graph={graph}", "retain_graph=True"))
     )
     assert not any("gradient of this" in note for note in notes(source.replace(f"={graph}", "=False")))
+
+
+HELPERS = """import torch
+
+
+def show(net):
+    print(net.fc.weight.tolist())
+
+
+class Watch:
+    def __init__(self, net):
+        self.net = net
+
+    def show(self):
+        for weight in self.net.parameters():
+            print(weight.sum().item())
+
+
+def slope(net, x):
+    return torch.autograd.grad(net(x).sum(), x, create_graph=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        ("helpers.show(model)", "(line 5 of helpers.py)"),
+        ("watch = helpers.Watch(model)\n    watch.show()", "(line 14 of helpers.py)"),
+        ("slopes = helpers.slope(model, x)", "(create_graph, line 18 of helpers.py)"),
+    ],
+)
+def test_names_the_line_of_another_file(line: str, place: str) -> None:
+    text = SCRIPT.format(early="total = 0", line=line)
+    files = {"train.py": f"import helpers\n{text}", "helpers.py": HELPERS}
+    result, _ = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()])
+    assert sum(place in note.message for note in result.notes if note.code == "AM105") == 1

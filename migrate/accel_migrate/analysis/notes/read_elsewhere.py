@@ -42,7 +42,9 @@ def _not_waiting(script: Script, training: Training, module: Module, written: as
     waiting = {
         load.call for load in loads if storage.waits(load) and training.accelerator(load.module, load.call) is not None
     }
-    others = [read for read in readers(script.graph, module, written) if read[0].scope(read[1]).function is not function]
+    others = [
+        read for read in readers(script.graph, module, written) if read[0].scope(read[1]).function is not function
+    ]
     for owner, call in dict.fromkeys([*[(load.module, load.call) for load in loads], *others]):
         if call not in waiting and training.timing.meets(owner, call) and not module.holds(written, call):
             yield owner, call

@@ -81,7 +81,7 @@ class _Weights:
 
     def _is_prepared(self, node: ast.expr) -> bool:
         variable = self.module.variable(node)
-        return self.training.holds(variable) and bool(self.script.roles.of(variable) & Role.MODEL)
+        return variable in self.training.storage.models and bool(self.script.roles.of(variable) & Role.MODEL)
 
 
 def _below(node: ast.expr) -> Iterator[ast.expr]:
