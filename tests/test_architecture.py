@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
@@ -75,6 +76,7 @@ ANALYSIS = [
 ]
 
 
+@cache
 def modules(package: str) -> list[str]:
     """Names below the package: `rules.print_call`, and `rules` for a package's own `__init__`."""
     folder = SOURCES[package] / package
@@ -203,3 +205,33 @@ def _arguments(node: ast.AST) -> list[ast.expr]:
     if isinstance(node, ast.Call):
         return [*node.args, *(keyword.value for keyword in node.keywords)]
     return list(node.defaults) if isinstance(node, ast.arguments) else []
+
+
+def test_no_line_number_stands_for_order() -> None:
+    """Which of two nodes runs first, `flow.sequence` says; where one is written, `Module.position` and `spans`."""
+    for module in modules("accel_migrate"):
+        if module.split(".")[0] not in ("analysis", "check", "flow", "rules"):
+            continue
+        for node in ast.walk(tree("accel_migrate", module)):
+            if _asks_for_order(node):
+                told = {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+                told |= {part.value for part in ast.walk(node) if isinstance(part, ast.Constant)}
+                found = told & {"lineno", "end_lineno"} if f"{module}:{ast.unparse(node)}" not in OF_LAYOUT else set()
+                assert not found, f"accel_migrate.{module}:{node.lineno} compares lines: {ast.unparse(node)}"
+
+
+# What is about the lines themselves: how a script is laid out, and what a report counts.
+OF_LAYOUT = {
+    "analysis.values.observed:min([node.lineno, *[each.lineno for each in node.decorator_list]])",
+    "check.accounted:bisect_left(block, line, key=lambda statement: statement.end_lineno or 0)",
+    "rules.accelerator_parameter:function.body[0].lineno > function.lineno",
+    "rules.accelerator_parameter:len({node.lineno for node in reads}) > 1",
+    "rules.experiment_logged:sorted({used.lineno for used in missed})",
+}
+
+
+def _asks_for_order(node: ast.AST) -> TypeGuard[ast.expr]:
+    if isinstance(node, ast.Compare):
+        return any(isinstance(each, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for each in node.ops)
+    name = getattr(node.func, "id", getattr(node.func, "attr", "")) if isinstance(node, ast.Call) else ""
+    return name in ("sorted", "sort", "min", "max", "range", "bisect", "bisect_left", "bisect_right")

@@ -20,7 +20,7 @@ def unread_options(originals: Mapping[Path, Version], results: Mapping[Path, Ver
         return
     lost = _read(originals.values()) - _read((dict(originals) | dict(results)).values())
     for path, calls in options.items():
-        unread = sorted((call for call in calls if _destination(call) in lost), key=lambda call: call.lineno)
+        unread = [call for call in calls if _destination(call) in lost]
         if unread:
             names = ", ".join(f"`{_spelled(call)}`" for call in unread)
             them = "it" if len(unread) == 1 else "them"

@@ -142,15 +142,12 @@ def _used_from_outside(project: Project, file: Pair, needs: _Needs) -> Iterator[
 
 def _only_as_script(program: Version) -> set[str]:
     """Module-level names that are bound under `if __name__ == "__main__":` and nowhere else."""
-    names = program.names
-    guards = [s for s in program.tree.body if isinstance(s, ast.If) and asks_for_name(s.test)]
-    spans = [(guard.lineno, guard.body[-1].end_lineno or guard.lineno) for guard in guards]
-    if not spans:
-        return set()
+    module = program.module
+    guards = [s.body for s in program.tree.body if isinstance(s, ast.If) and asks_for_name(s.test)]
     return {
         name
-        for name in names.root.bindings
-        if all(any(a <= getattr(node, "lineno", 0) <= b for a, b in spans) for node in names.root.bound(name))
+        for name in (module.root.bindings if guards else ())
+        if all(any(module.spans(body[0], body[-1], node) for body in guards) for node in module.root.bound(name))
     }
 
 

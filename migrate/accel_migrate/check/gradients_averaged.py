@@ -157,7 +157,7 @@ def _through_again(side: Side, file: Module, first: ast.Call) -> Found:
             continue
         shared = _forwards(side, file, first) & _forwards(side, file, second)
         if shared:
-            text = unparse(min(shared, key=lambda call: call.lineno))[:40]
+            text = unparse(next(call for _, call in side.calls if call in shared))[:40]
             reason = "which one before went through: its gradients would not be averaged"
             yield file, second, f"`{unparse(second)[:50]}` may go through `{text}`, {reason}"
             return

@@ -12,6 +12,7 @@ from accel_migrate.check.evidence import Evidence, Side
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
+from accel_migrate.flow.sequence import follows
 
 _DISTRIBUTED = "torch.distributed."
 _STARTS = "torch.distributed.init_process_group"
@@ -123,10 +124,10 @@ def _asks(file: Module, node: ast.AST) -> bool:
         if isinstance(above, ast.Try):
             return True
         if isinstance(above, Function):
-            leaving = (part for part in walk(above) if isinstance(part, ast.If) and part.lineno < node.lineno)  # type: ignore[attr-defined]
             return any(
                 isinstance(part.body[-1], ast.Return | ast.Raise) and _TELLS.search(unparse(part.test))
-                for part in leaving
+                for part in file.walk(above, ast.If)
+                if follows(file, part, node)
             )
     return False
 

@@ -25,7 +25,7 @@ def left_beside(side: Side) -> Found:
             calls = side.once(Losses).calls(file, call)
             through = [each for each, at in calls.items() if _runs_prepared(side, at, each)]
             if through:
-                run = unparse(min(through, key=lambda each: each.lineno))[:50]
+                run = unparse(next(each for _, each in side.calls if each in through))[:50]
                 yield file, call, f"`{unparse(call)[:50]}` is left as it was, and `{run}` runs what would be prepared"
 
 

@@ -11,6 +11,7 @@ from accel_migrate.check.with_a_gpu import GPUS, WithAGpu
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import Function, default_of
 from accel_migrate.flow.scopes import Module
+from accel_migrate.flow.sequence import follows
 
 _BLOCKS = (ast.If, ast.IfExp, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match)
 _CURRENT = ("torch.cuda.current_device", "torch.accelerator.current_accelerator")
@@ -99,9 +100,8 @@ class MachinesGpu:
     def _returned(self, call: ast.Call) -> Valued:
         for function in self._side.flows.callees.get(call, ()):
             file = self._side.flows.function_file[function]
-            returns = [node for node in walk(function) if isinstance(node, ast.Return)]
+            returns = file.walk(function, ast.Return)
             own = [node for node in returns if file.scope(node).frame.node is function and self._runs(file, node)]
-            own.sort(key=lambda node: node.lineno)
             for number, node in enumerate(own):
                 if not any(self._surely(file, earlier, node) for earlier in own[:number]):
                     yield file, node.value or ast.Constant(None)
@@ -110,7 +110,7 @@ class MachinesGpu:
         """What a name or an attribute may hold on a machine with a GPU."""
         known = [(home, value) for home, value in self._devices.set_to(file, node) if self._runs(home, value)]
         for home, value in known:
-            later = [other for there, other in known if there is home and other.lineno > value.lineno]
+            later = [other for there, other in known if there is home and follows(home, value, other)]
             if not any(self._surely(home, other, value) for other in later):
                 yield home, value
         scope = file.binder(node.id, file.scope(node)) if isinstance(node, ast.Name) else None

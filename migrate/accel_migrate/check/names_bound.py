@@ -13,6 +13,7 @@ from accel_migrate.flow.cfg import graph_of
 from accel_migrate.flow.definitions import BUILTINS, Read
 from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.scopes import Scope
+from accel_migrate.flow.sequence import comes_first
 from accel_migrate.flow.version import Version
 
 CODE = "AM950"
@@ -71,9 +72,9 @@ def _is_bound_above(scope: Scope, read: Read) -> bool:
     """Whether all that binds a name in its scope stands above the statement that reads it, or is that statement."""
     if not isinstance(read.statement, ast.stmt):
         return False
-    first, last = read.statement.lineno, read.statement.end_lineno or read.statement.lineno
-    lines = [getattr(node, "lineno", last + 1) for node in scope.bound(read.name)]
-    return any(line < first for line in lines) and all(line <= last for line in lines)
+    module = scope.module
+    others = [node for node in scope.bound(read.name) if not module.holds(read.statement, node)]
+    return bool(others) and all(comes_first(module, node, read.statement) for node in others)
 
 
 def _unbound_names(program: Version, path: str) -> set[str]:

@@ -79,11 +79,7 @@ def _must_stay(program: Version, scope: Scope, node: ast.AST) -> bool:
 
 def _is_tried(program: Version, node: ast.AST) -> bool:
     """Whether a binding stands in a `try`: what fails there and what is put in its place belong together."""
-    line = getattr(node, "lineno", 0)
-    return any(
-        isinstance(holder, ast.Try) and holder.lineno <= line <= (holder.end_lineno or 0)
-        for holder, _ in program.blocks
-    )
+    return any(isinstance(above, ast.Try) for above in program.module.ancestors(node))
 
 
 def _runs_on_import(project: Project, file: Pair, node: ast.AST) -> bool:

@@ -86,7 +86,7 @@ class _Reaching:
         for state in states:
             bits |= state & self._of[variable]
         found = [b for number, b in enumerate(self._bindings) if bits >> number & 1 and b.statement is not here]
-        above = [binding for binding in found if self._module.is_before(binding.statement, here)]
+        above = [binding for binding in found if self._module.is_written_before(binding.statement, here)]
         return [*reversed(above), *[binding for binding in found if binding not in above]]
 
 

@@ -165,9 +165,13 @@ class Module:
         """Whether a node is another, or is below it."""
         return self.spans(around, around, node)
 
-    def is_before(self, one: ast.AST, other: ast.AST) -> bool:
-        """Whether a node comes before another in the text; which of them runs first, `flow.cfg` says."""
-        return self._spans[one][0] < self._spans[other][0]
+    def position(self, node: ast.AST) -> int:
+        """Where a node comes in the text, to sort by; which of two runs first, `flow.sequence` says."""
+        return self._spans[node][0]
+
+    def is_written_before(self, one: ast.AST, other: ast.AST) -> bool:
+        """Whether a node comes before another in the text."""
+        return self.position(one) < self.position(other)
 
     def innermost(self, leaving: ast.Break | ast.Continue) -> ast.stmt:
         """The loop that a statement leaves, or of which it ends a round."""

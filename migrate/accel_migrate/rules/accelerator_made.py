@@ -9,6 +9,7 @@ from accel_migrate.analysis.placement.starts import Start
 from accel_migrate.edits import change
 from accel_migrate.emit import accelerator_name, accelerator_statement, imported_names
 from accel_migrate.flow.scopes import Module
+from accel_migrate.flow.sequence import comes_first
 from accel_migrate.plan import Change, Edit, Insert, Remove, Replace, Safety, Substitute
 from accel_migrate.rule import Context, Rule
 
@@ -34,7 +35,7 @@ def find(context: Context) -> Iterator[Change]:
     elif start.stays:
         edits.append(Insert(start.statement, (*made, kept) if training.needs_device else made, "before"))
         message = "the Accelerator takes the device that is chosen above"
-    elif device is not None and device.module is module and _is_above(device.statement, start):
+    elif device is not None and device.module is module and _is_above(module, device.statement, start):
         new = (*made, kept) if training.needs_device else made
         edits += [Remove(device.statement), Insert(start.statement, new, "before")]
         message = "the Accelerator chooses the device"
@@ -76,9 +77,9 @@ def _meaning(context: Context, chosen: str) -> str:
     )
 
 
-def _is_above(statement: ast.stmt, start: Start) -> bool:
+def _is_above(module: Module, statement: ast.stmt, start: Start) -> bool:
     """Whether a statement comes before the Accelerator, which `prepare` does not bring along."""
-    return not start.at_prepare and statement.lineno < start.statement.lineno
+    return not start.at_prepare and comes_first(module, statement, start.statement)
 
 
 def _texts(context: Context) -> Iterator[Change]:
@@ -94,12 +95,14 @@ def _texts(context: Context) -> Iterator[Change]:
 def _import(module: Module, start: Start, line: str) -> Edit:
     """Among the imports of torch and other packages: where the file's sorting puts it, else after the last of them."""
     body = module.tree.body
-    limits = [s.lineno for s in body if isinstance(s, ast.FunctionDef | ast.ClassDef)]
+    limits = [s for s in body if isinstance(s, ast.FunctionDef | ast.ClassDef)]
     every = [s for s in body if isinstance(s, ast.Import | ast.ImportFrom)]
     if module.scope(start.statement).function is None:
-        limits.append(start.statement.lineno)
-        every = [s for s in every if s.lineno < start.statement.lineno]  # where it is made, the name must be bound
-    imports = [s for s in every if s.lineno < min(limits, default=s.lineno + 1)] or every[:1]
+        limits.append(start.statement)  # type: ignore[arg-type]
+        every = [
+            s for s in every if comes_first(module, s, start.statement)
+        ]  # where it is made, the name must be bound
+    imports = [s for s in every if all(module.is_written_before(s, limit) for limit in limits)] or every[:1]
     outside = [s for s in imports if not _is_future(s)]
     packages = [s for s in outside if _root(s) in ("torch", "torchvision", "transformers", "tqdm", "timm", "numpy")]
     if not imports:

@@ -12,6 +12,7 @@ from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Function, Module
+from accel_migrate.flow.sequence import follows
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -92,7 +93,7 @@ def _on_import(context: Context) -> Iterator[Change]:
 
 def _is_seeded_before(module: Module, call: ast.Call, library: str) -> bool:
     seeds = [other for other in module.calls if library in libraries_of(module, other)]
-    return any(seed.lineno < call.lineno for seed in seeds)
+    return any(follows(module, seed, call) for seed in seeds)
 
 
 def _splits(module: Module, call: ast.Call) -> bool:

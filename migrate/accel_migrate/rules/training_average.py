@@ -21,6 +21,7 @@ from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.scopes import Module
+from accel_migrate.flow.sequence import follows
 from accel_migrate.plan import Change, Edit, Replace, Safety
 from accel_migrate.rule import Context, Rule
 from accel_migrate.source import Source
@@ -200,7 +201,9 @@ def _by_phase(context: Context, figures: list[Running]) -> Iterator[Change]:
         divided = _division(node)
         for figure in figures if divided is not None else ():
             assert divided is not None
-            chosen = figure.name not in told and _mentions(divided[0], figure.name) and _after(node, figure.loop)
+            chosen = (
+                figure.name not in told and _mentions(divided[0], figure.name) and _after(context, node, figure.loop)
+            )
             if chosen and _same_function(context, node, figure.loop):
                 told.add(figure.name)
                 message = (
@@ -291,8 +294,9 @@ def _same_function(context: Context, node: ast.AST, loop: LoaderLoop) -> bool:
     return context.module.scope(node).function is loop.function
 
 
-def _after(node: ast.AST, loop: LoaderLoop) -> bool:
-    return bool(getattr(node, "lineno", 0) > (loop.statement.end_lineno or 0))
+def _after(context: Context, node: ast.AST, loop: LoaderLoop) -> bool:
+    module = context.module
+    return follows(module, loop.statement, node) and not module.holds(loop.statement, node)
 
 
 RULE = Rule(

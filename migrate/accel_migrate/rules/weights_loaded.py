@@ -14,6 +14,7 @@ from accel_migrate.edits import add_argument, change, quoted, replace_node
 from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Module
+from accel_migrate.flow.sequence import comes_first
 from accel_migrate.plan import Change, Edit, Insert, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -163,7 +164,7 @@ def _listed(module: Module, statement: ast.stmt, reader: ast.AST) -> ast.stmt:
         variable = module.variable(name)
         for binding in reaching(module, name, variable) if isinstance(name, ast.Name) and variable is not None else ():
             made = binding.statement
-            earlier = made.lineno < statement.lineno and module.parents[made] is module.parents[statement]
+            earlier = module.parents[made] is module.parents[statement] and comes_first(module, made, statement)
             if earlier and binding.kind == "assign":
                 first = _listed(module, made, made)
                 if first is not made or _lists(made):

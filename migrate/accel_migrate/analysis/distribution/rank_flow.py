@@ -15,6 +15,7 @@ from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles, arguments_of
 from accel_migrate.flow.nodes import called_name, unparse
 from accel_migrate.flow.scopes import Binding, Function, Module, Variable
+from accel_migrate.flow.sequence import may_follow
 
 _ASKED = {"torch.distributed.get_rank", "torch.distributed.get_node_local_rank", "torch.cuda.current_device"}
 _ASKED_OF_OTHERS = re.compile(r"(^|_)(get_)?(local_|global_|node_)?rank$|^is_rank")
@@ -385,12 +386,9 @@ def _leaves(module: Module, statement: ast.If) -> bool:
 
 def _may_reach(module: Module, chosen: ast.stmt | None, read: ast.expr) -> bool:
     """Whether what a statement sets may be read there: it runs earlier, again in a loop around both, or elsewhere."""
-    if chosen is None or chosen not in module.parents or module.scope(chosen) is not module.scope(read):
+    if chosen is None or chosen not in module.parents:
         return True
-    if chosen.lineno <= read.lineno:
-        return True
-    around = [parent for parent in module.ancestors(read) if isinstance(parent, ast.For | ast.AsyncFor | ast.While)]
-    return any(parent in around for parent in module.ancestors(chosen))
+    return chosen is module.statement(read) or may_follow(module, chosen, read)
 
 
 def _is_for_one(function: Function) -> bool:

@@ -12,6 +12,7 @@ from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.points import never_returns
 from accel_migrate.flow.scopes import Module, Variable
+from accel_migrate.flow.sequence import follows
 
 CODE = "AM704"
 _BY_VARIABLE = {"RANK": "process_index", "LOCAL_RANK": "local_process_index", "WORLD_SIZE": "num_processes"}
@@ -350,6 +351,6 @@ def is_guarded(module: Module, node: ast.AST) -> bool:
             break
     for statement in function.body if function is not None else ():
         if isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Return):
-            if _ASKS_WHETHER.search(unparse(statement.test)) and statement.lineno < getattr(node, "lineno", 0):
+            if _ASKS_WHETHER.search(unparse(statement.test)) and follows(module, statement, node):
                 return True
     return False

@@ -33,7 +33,7 @@ def unwrapped(
         text = module.source.code(node.value)
         if not wraps and not _under_parameter(module, node):
             yield Replacement(CODE, module, whole, text, "there is no wrapper")
-        elif module is place.module and module.scope(node) is home and node.lineno <= (place.after.end_lineno or 0):
+        elif module is place.module and module.scope(node) is home and not place.comes_before(node):
             yield Replacement(CODE, module, whole, text, "there is no wrapper before `prepare`")
         else:
             yield Replacement(

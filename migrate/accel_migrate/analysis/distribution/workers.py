@@ -17,6 +17,7 @@ from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Function, Module, Variable
+from accel_migrate.flow.sequence import comes_first
 
 CODE = "AM706"
 GROUP = "AM701"
@@ -67,7 +68,7 @@ class Worker:
 
     def told(self, start: ast.stmt, gone: frozenset[ast.AST]) -> Iterator[str]:
         """What the worker's variables hold from where the Accelerator is made, on any number of processes."""
-        copies = [s for s in self.copies if s.lineno < start.lineno]
+        copies = [s for s in self.copies if comes_first(self.module, s, start)]
         read = self._reads(gone | {statement.value for statement in copies})
         gpus = [name for s in copies if (name := unparse(s.targets[0])) in read]
         if self.gpu in read:

@@ -10,6 +10,7 @@ from accel_migrate.analysis.evaluation.results import is_set_above
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Module
+from accel_migrate.flow.sequence import follows
 
 # What takes the place of an expression, around how many batches all processes have had.
 Count = tuple[ast.expr, str]
@@ -49,8 +50,7 @@ class Counter:
             above = is_set_above(self.module, node, self.loop, bound)  # type: ignore[arg-type]
             if above or not any(binding.statement is self.loop for binding in bound):
                 continue
-            later = [b for b in bound if b.statement is not self.loop and b.statement.lineno > self.loop.lineno]
-            if later or node not in following:
+            if any(follows(self.module, self.loop, b.statement) for b in bound) or node not in following:
                 raise NotExact(f"`{self.name}` of the last batch is read after the loop", node)
             found.append(node)  # type: ignore[arg-type]
         return found

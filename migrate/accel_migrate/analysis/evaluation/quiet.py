@@ -13,6 +13,7 @@ from accel_migrate.flow.nodes import called_name, unparse, walk
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Function, Module
+from accel_migrate.flow.sequence import comes_first
 
 _BUILTINS = {
     "abs", "all", "any", "bool", "dict", "enumerate", "float", "getattr", "int", "isinstance", "len", "list", "max", "min",
@@ -188,12 +189,12 @@ class _Kept:
 
     def check(self, own: list[ast.Attribute]) -> None:
         """NotExact where something is read that is set only later in the same pass."""
-        last = {attr: node.lineno for node in sorted(own, key=lambda n: n.lineno) for attr in self._set(node)}
+        sets = [(node, self._set(node)) for node in own]
         for node in (n for n in own if isinstance(n.ctx, ast.Load)):
             for attr in self._read(node):
-                if node.lineno > last.get(attr, 0) or self._is_set_above(node, attr):
+                if all(comes_first(self.module, each, node) for each, found in sets if attr in found):
                     continue
-                if not _is_set_anew(self.module, node):
+                if not self._is_set_above(node, attr) and not _is_set_anew(self.module, node):
                     raise NotExact(f"the model keeps `self.{attr}` from batch to batch", node)
 
     def _read(self, node: ast.Attribute) -> set[str]:

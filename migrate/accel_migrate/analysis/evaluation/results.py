@@ -11,6 +11,7 @@ from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Module, Variable
+from accel_migrate.flow.sequence import comes_first, follows
 
 _JOINS = {"cat", "concat", "concatenate", "vstack", "hstack", "chain", "from_iterable"}
 
@@ -52,8 +53,14 @@ def _is_left_over(module: Module, node: ast.Name, loop: ast.For | ast.AsyncFor, 
 def is_set_above(module: Module, node: ast.Name, loop: ast.For | ast.AsyncFor, bindings: list[Binding]) -> bool:
     """Whether a name that is read above a loop has a value of the same round, as of another loop further above."""
     around = next((parent for parent in module.ancestors(loop) if isinstance(parent, ast.For | ast.While)), None)
-    return around is not None and any(
-        around.lineno < binding.statement.lineno <= node.lineno < loop.lineno for binding in bindings
+    return (
+        around is not None
+        and comes_first(module, node, loop)
+        and any(
+            module.holds(around, b.statement)
+            and (module.holds(b.statement, node) or follows(module, b.statement, node))
+            for b in bindings
+        )
     )
 
 

@@ -9,6 +9,7 @@ from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import called_name, walk
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Module
+from accel_migrate.flow.sequence import comes_first
 
 CLOCKS = {"time.time", "time.perf_counter", "time.monotonic", "time.process_time", "timeit.default_timer"}
 STREAMS = {"sys.stdout.write", "sys.stdout.flush", "sys.stderr.write", "sys.stderr.flush", "tqdm.tqdm.write"}
@@ -84,7 +85,7 @@ def _is_read_elsewhere(roles: Roles, target: Definition, name: str) -> bool:
             named = getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "name", None)
             if named != name or (module is target.module and module.holds(target.node, node)):
                 continue
-            earlier = not module.scope(node).is_function and getattr(node, "lineno", 0) < target.node.lineno
+            earlier = comes_first(module, node, target.node)
             if module is not target.module or not (earlier or isinstance(getattr(node, "ctx", None), ast.Store)):
                 return True
     return False

@@ -11,6 +11,7 @@ from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.flow.file_calls import ASKING, folder_made, taken_away
 from accel_migrate.flow.nodes import called_name, unparse
 from accel_migrate.flow.scopes import Module
+from accel_migrate.flow.sequence import follows
 
 _TALKS = frozenset({"print", "info", "warning", "debug", "join", "format", "str", "Path", "suppress"})
 
@@ -32,12 +33,8 @@ def renewed(script: Script, training: Training, module: Module) -> Iterator[Rene
             gone = taken_away(call, module.qualified(call.func)) if isinstance(call, ast.Call) else None
             if gone is None:
                 continue
-            around, function = _around(module, statement), module.scope(statement).function
-            again = [
-                make
-                for make, made in makes
-                if make.lineno > statement.lineno and module.scope(make).function is function and _is_in(made, gone)
-            ]
+            around = _around(module, statement)
+            again = [make for make, made in makes if follows(module, around, make) and _is_in(made, gone)]
             inside = [make for make in again if module.holds(around, make)]
             whole = bool(inside) and all(_is_of_files(module, node) for node in module.walk(around, ast.Call))
             if again and (whole or not inside):

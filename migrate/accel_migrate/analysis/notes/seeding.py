@@ -21,6 +21,7 @@ from accel_migrate.analysis.values.roles import Role
 from accel_migrate.flow.main_guard import under_main
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.scopes import Function, Module
+from accel_migrate.flow.sequence import may_follow
 
 LIBRARIES = ("torch", "numpy", "random")
 LAUNCHED = "accel launch seeds all processes alike"
@@ -158,7 +159,7 @@ class Seeding:
         if depth > 5 or not self.training.timing.after_prepare(module, call):
             return []
         function = module.scope(call).function
-        if any(call.lineno <= (step.end_lineno or 0) for step in self._steps(module, function)):
+        if any(module.holds(step, call) or may_follow(module, call, step) for step in self._steps(module, function)):
             return [(module, call)]
         sites = self.graph.sites.get(function, ()) if function is not None else ()
         return [run for site in sites for run in self._before_a_step(*site, depth + 1)]

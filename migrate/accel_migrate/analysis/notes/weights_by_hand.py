@@ -21,7 +21,7 @@ def weights_by_hand(script: Script, training: Training, module: Module) -> list[
     """The calls, in the order of the file; those before `prepare` meet whole weights."""
     weights = _Weights(script, training, module)
     found = (c for c in module.calls if weights.are_read(c) or weights.are_mixed(c) or weights.are_logged(c))
-    return sorted((call for call in found if training.timing.after_prepare(module, call)), key=lambda call: call.lineno)
+    return [call for call in found if training.timing.after_prepare(module, call)]
 
 
 class _Weights:

@@ -14,6 +14,7 @@ from accel_migrate.analysis.values.loops import variables_in
 from accel_migrate.analysis.values.provenance import Built, Later, NotMigrated
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.flow.scopes import Binding, Module, Variable
+from accel_migrate.flow.sequence import follows
 
 TAKEN_UP = "this takes up the optimizer before everything is built that is prepared with it"
 
@@ -85,12 +86,12 @@ class _Finder:
         for index, thing, binding in self.built:
             if index not in self.used or (thing.role is not Role.OPTIMIZER and thing.variable in self.done):
                 continue
-            line = binding.statement.lineno
-            if line < min(use.lineno for use in self.uses if member(self.module, use, self.block) is self.block[index]):
+            needing = [use for use in self.uses if member(self.module, use, self.block) is self.block[index]]
+            if not any(follows(self.module, use, binding.statement) for use in needing):
                 raise NotMigrated(
                     f"`{thing.text}` is {self._how(thing)} inside of what begins in line {self.block[index].lineno}, with the "
                     "loop that needs it, and not all that is to be prepared is built or used in there alone",
-                    line,
+                    binding.statement.lineno,
                     self.module,
                 )
             raise self._too_late(index, thing)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.scopes import Module, Variable
+from accel_migrate.flow.sequence import may_follow
 
 
 def overrides(roles: Roles, graph: CallGraph, module: Module, statement: ast.stmt) -> bool:
@@ -84,6 +85,9 @@ def is_overridden(roles: Roles, graph: CallGraph, variable: Variable) -> bool:
     bindings = module.bindings(variable)
     if variable.scope.is_class or not bindings:
         return False
-    first = min(binding.statement.lineno for binding in bindings)
     body: list[ast.stmt] = getattr(variable.scope.node, "body", [])
-    return any(statement.lineno > first and overrides(roles, graph, module, statement) for statement in body)
+    return any(
+        any(may_follow(module, binding.statement, statement) for binding in bindings)
+        for statement in body
+        if overrides(roles, graph, module, statement)
+    )

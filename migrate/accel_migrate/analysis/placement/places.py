@@ -13,6 +13,7 @@ from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.points import ends
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
+from accel_migrate.flow.sequence import follows
 from accel_migrate.flow.torch_api import itself
 
 NOT_BUILT = "nothing of the training loop is built where the analysis can see it"
@@ -87,7 +88,7 @@ def find_place(
     apart = tuple(_conditional(module, block, bindings))
     shared = tuple(_shared_by_rounds(home, block[last], objects))
     begin = block[first] if first is not None else None
-    ready = {thing for thing, binding in bindings if binding.statement.lineno <= block[last].lineno}
+    ready = {thing for thing, binding in bindings if not follows(module, block[last], binding.statement)}
     waiting = frozenset(one.built for one in later if one.built not in ready)
     return Place(module, block, block[last], begin, apart, shared, tuple(later), waiting)
 
@@ -171,12 +172,11 @@ def _shared_by_rounds(home: Scope, after: ast.stmt, objects: list[Built]) -> Ite
             continue
         statements = [binding.statement for binding in module.bindings(thing.variable)]
         around = [loop for loop in loops if not any(module.holds(loop, statement) for statement in statements)]
-        if not around or any(statement.lineno > around[-1].lineno for statement in statements):
+        if not around or any(follows(module, around[-1], statement) for statement in statements):
             continue
         # A round may ask the bare loader before it prepares the rest, for instance for its length, which a schedule needs.
-        names = module.walk(around[-1], ast.Name)
-        asked = [name.lineno for name in names if module.variable(name) == thing.variable]
-        if all(line > (after.end_lineno or after.lineno) for line in asked):
+        asked = [name for name in module.walk(around[-1], ast.Name) if module.variable(name) == thing.variable]
+        if all(follows(module, after, name) and not module.holds(after, name) for name in asked):
             yield thing, around[-1]
 
 
@@ -204,7 +204,7 @@ def _only_names_again(home: Scope, thing: Built, binding: Binding, uses: list[as
         return not _runs_in_constructor(home, binding.statement) and any(
             _runs_in_constructor(home, b.statement) for b in others
         )
-    return bool(uses) and binding.statement.lineno >= uses[0].lineno
+    return bool(uses) and (binding.statement is uses[0] or follows(module, uses[0], binding.statement))
 
 
 def _runs_in_constructor(home: Scope, statement: ast.stmt) -> bool:

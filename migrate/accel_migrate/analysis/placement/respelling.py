@@ -8,7 +8,8 @@ from typing import Any
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.program import default_of
-from accel_migrate.flow.scopes import Module, Scope, Variable
+from accel_migrate.flow.scopes import Binding, Module, Scope, Variable
+from accel_migrate.flow.sequence import comes_first
 
 _DEPTH = 8  # of names that stand for others
 
@@ -90,7 +91,7 @@ class Respelling:
         if seen:
             if any(b.statement is self.replaced for b in bindings):
                 pass
-            elif all(b.kind == "parameter" or b.statement.lineno < self.anchor.lineno for b in bindings) or (
+            elif self._is_settled(owner, bindings) or (
                 variable.scope is not self.visible[0] and self.visible[0].is_function and not variable.scope.is_class
             ):
                 return node
@@ -106,11 +107,22 @@ class Respelling:
     def _observed(self, variable: Variable) -> ast.expr | None:
         """A name at the anchor that held the same object in a run."""
         for same in self.graph.roles.same(variable):
-            bindings = same.scope.module.bindings(same)
-            before = all(b.kind == "parameter" or b.statement.lineno < self.anchor.lineno for b in bindings)
-            if same.scope is self.visible[0] and before and "." not in same.name:
+            owner = same.scope.module
+            if same.scope is self.visible[0] and self._is_settled(owner, owner.bindings(same)) and "." not in same.name:
                 return ast.Name(same.name, ast.Load())
         return None
+
+    def _is_settled(self, owner: Module, bindings: list[Binding]) -> bool:
+        """Whether a name has been bound at the anchor for good: above it, or in the constructor of its class."""
+        return all(
+            b.kind == "parameter"
+            or comes_first(owner, b.statement, self.anchor)
+            or (isinstance(b.target, ast.Attribute) and self._is_of_constructor(owner.scope(b.statement)))
+            for b in bindings
+        )
+
+    def _is_of_constructor(self, scope: Scope) -> bool:
+        return scope.name == "__init__" and scope.owner_class is self.owner and scope is not self.visible[0]
 
     def _passed(self, variable: Variable, depth: int) -> ast.expr | None:
         """What every caller hands over for a parameter, if that is one and the same."""

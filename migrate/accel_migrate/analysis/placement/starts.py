@@ -22,6 +22,7 @@ from accel_migrate.effects import only_reads
 from accel_migrate.flow.main_guard import asks_for_name
 from accel_migrate.flow.nodes import children, walk
 from accel_migrate.flow.scopes import Function, Module, Scope, Variable
+from accel_migrate.flow.sequence import follows
 
 _UNKNOWN = "the Accelerator is needed here, before the options that it is made from are known, or the GPUs named"
 
@@ -390,7 +391,7 @@ def printing(
                 continue
             handed = module.scope(call).owner_class is reach.by_class is not None
             if function is not None and function is not reach.creation.node and function not in reach.parameters:
-                below = module is start.module and function.lineno > start.statement.lineno
+                below = module is start.module and follows(module, start.statement, function)
                 closure = below and module.functions[function].parent is module.scope(start.statement)
                 if not closure and (function in early or not (handed or function in late)):
                     continue

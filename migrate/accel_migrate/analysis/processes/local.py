@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 
 from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
-from accel_migrate.flow.cfg import graph_of
 from accel_migrate.flow.nodes import children, walk
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
+from accel_migrate.flow.sequence import may_follow
 
 # Objects that are alike on all processes, whatever they were given.
 _ALIKE = Role.MODEL | Role.OPTIMIZER | Role.SCHEDULER | Role.LOADER | Role.LOADERS | Role.DEVICE | Role.SCALER
@@ -245,8 +245,7 @@ class Locality:
         )
         if module.scope(receiver).frame is not frame or not (frame.parent is None or anew):
             return False
-        graph, reading = graph_of(module.tree, frame.node), module.statement(node)  # type: ignore[arg-type]
-        return graph.holds(statement) and graph.holds(reading) and not graph.reachable(statement, reading)
+        return not may_follow(module, statement, node)
 
     def _since_agreed(self, module: Module, node: ast.expr) -> list[Binding]:
         """The bindings that a name may hold; of a sum that is averaged on the way here, those from there on."""

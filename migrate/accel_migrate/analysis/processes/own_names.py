@@ -7,7 +7,8 @@ import ast
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.own_values import OWN, TELLING_TIME
-from accel_migrate.flow.scopes import Binding, Module
+from accel_migrate.flow.scopes import Module
+from accel_migrate.flow.sequence import may_follow
 
 _FAR_ENOUGH = 200  # expressions
 
@@ -32,18 +33,13 @@ def own_part(roles: Roles, graph: CallGraph, module: Module, name: ast.expr) -> 
                 if binding.kind == "parameter":
                     assert variable is not None
                     pending += graph.handed(variable)
-                elif binding.kind == "assign" and binding.value is not None and not _is_later(owner, part, binding):
+                elif (
+                    binding.kind == "assign"
+                    and binding.value is not None
+                    and (binding.statement is owner.statement(part) or may_follow(owner, binding.statement, part))
+                ):
                     pending.append((owner, binding.value))
     return None
-
-
-def _is_later(module: Module, read: ast.AST, binding: Binding) -> bool:
-    """Whether a name is bound only after it is read: further down in the same scope, and in no loop with it."""
-    set_in = binding.statement
-    if module.scope(read) is not module.scope(set_in) or set_in.lineno <= module.statement(read).lineno:
-        return False
-    loops = [parent for parent in module.ancestors(set_in) if isinstance(parent, ast.For | ast.While)]
-    return not any(module.holds(loop, read) for loop in loops)
 
 
 def _is_own(module: Module, call: ast.Call) -> bool:

@@ -14,6 +14,7 @@ from accel_migrate.flow.nodes import children
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
+from accel_migrate.flow.sequence import follows, may_follow
 
 _MAY_SKIP = (ast.If, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -81,7 +82,7 @@ class Timing:
         return self.place.module.scope(self.place.after).function
 
     def _below(self, node: ast.AST) -> bool:
-        return bool(getattr(node, "lineno", 0) > (self.place.after.end_lineno or 0))
+        return self.place.comes_before(node)
 
 
 def find_timing(roles: Roles, graph: CallGraph, home: Scope, place: Place) -> Timing:
@@ -89,9 +90,9 @@ def find_timing(roles: Roles, graph: CallGraph, home: Scope, place: Place) -> Ti
     around = module.scope(place.after)
     late: set[Function] = set()
     family = roles.project.family(home) if home.is_class else frozenset[Scope]()
-    for statement in _statements_of(around):
-        if statement.lineno > (place.after.end_lineno or 0):
-            late |= graph.reached_from(statement, roles, module)
+    below = [statement for statement in _statements_of(around) if place.comes_before(statement)]
+    for statement in below:
+        late |= graph.reached_from(statement, roles, module)
     following = frozenset(_following(roles, graph, around.function))
     early: set[Function] = set()
     if home.is_class and place.first_use is not None:
@@ -103,7 +104,6 @@ def find_timing(roles: Roles, graph: CallGraph, home: Scope, place: Place) -> Ti
                 earlier = owner is not home and getattr(method, "name", "") == "__init__"
                 if isinstance(method, ast.FunctionDef) and method is not around.function and not earlier:
                     late |= graph.reached_from(method, roles, owner.module)
-    below = [s for s in _statements_of(around) if s.lineno > (place.after.end_lineno or 0)]
     for built in _built_late(roles, module, below, late):
         late |= {method for method in built.node.body if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)}
     return Timing(home, place, frozenset(late), family, following, frozenset(early))
@@ -117,7 +117,7 @@ def _may_precede(roles: Roles, graph: CallGraph, home: Scope, place: Place) -> s
     ways: list[tuple[Module, ast.AST]] = [(place.module, place.after)]
     for module, step in ways:
         around = module.scope(step)
-        above = [each for each in _statements_of(around) if each.lineno <= step.lineno]  # type: ignore[attr-defined]
+        above = [each for each in _statements_of(around) if each is place.after or follows(module, each, step)]
         before += [(module, each) for each in above if each is place.after or not module.holds(each, step)]
         ways += [each for each in graph.sites.get(around.function, ()) if each not in ways]  # type: ignore[arg-type]
     found = {function for module, node in before for function in graph.reached_from(node, roles, module)}
@@ -130,12 +130,8 @@ def _following(roles: Roles, graph: CallGraph, function: Function | None) -> Ite
     for each in waiting:
         for module, call in graph.sites.get(each, ()):
             around = module.scope(call)
-            loops = (ast.For, ast.AsyncFor, ast.While)
-            again = [
-                above for above in module.ancestors(call) if isinstance(above, loops) and module.scope(above) is around
-            ]
             for statement in _statements_of(around):
-                if statement.lineno > (call.end_lineno or 0) or any(module.holds(loop, statement) for loop in again):
+                if may_follow(module, call, statement):
                     yield statement
                     yield from graph.reached_from(statement, roles, module)
             if around.function is not None and around.function not in waiting:

@@ -14,6 +14,7 @@ from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Module, Variable
+from accel_migrate.flow.sequence import follows
 from accel_migrate.flow.torch_api import itself
 
 _PREFIX = "module."
@@ -37,7 +38,7 @@ def states_with_prefix(
 
 def loads_of_old_files(distribution: Distribution, storage: Storage, module: Module) -> Iterator[ast.Call]:
     """`model.load_state_dict(...)` on what was a wrapper: files of the time before have its keys."""
-    wrapped = [w.call.lineno for w in distribution.wrappings if w.module is module]
+    wrapped = [w.call for w in distribution.wrappings if w.module is module]
     for call in module.calls:
         if not isinstance(call.func, ast.Attribute) or call.func.attr != "load_state_dict":
             continue
@@ -46,7 +47,7 @@ def loads_of_old_files(distribution: Distribution, storage: Storage, module: Mod
             continue
         below = (
             not wrapped
-            or call.lineno > min(wrapped)
+            or any(follows(module, wrapping, call) for wrapping in wrapped)
             or module.scope(call).function is not _function(distribution, module)
         )
         if below and is_same(module, owner, storage.models):

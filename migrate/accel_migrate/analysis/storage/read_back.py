@@ -9,9 +9,8 @@ from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.flow.file_calls import READERS, is_writing_mode, written_paths
 from accel_migrate.flow.nodes import unparse
-from accel_migrate.flow.scopes import Function, Module, Variable
-
-_Place = tuple[Function | None, str]  # a function, and a path as it is spelled there
+from accel_migrate.flow.scopes import Module, Variable
+from accel_migrate.flow.sequence import follows
 
 
 def read_back(module: Module, written: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
@@ -19,22 +18,21 @@ def read_back(module: Module, written: Iterable[ast.stmt]) -> Iterator[ast.stmt]
 
     Of several without a write between them, the first: all have waited then.
     """
-    lines: dict[_Place, int] = {}
+    writes: dict[str, list[ast.stmt]] = {}
     inside: set[ast.AST] = set()
     for statement in written:
         calls = module.walk(statement, ast.Call)
         inside.update(calls)
         for path in (path for call in calls for path in written_paths(call, module.qualified(call.func)) or ()):
-            place = (module.scope(statement).function, _spelled(path))
-            lines[place] = max(statement.lineno, lines.get(place, 0))
-    waited: dict[Function | None, int] = {}
-    for call in sorted(module.calls, key=lambda call: call.lineno):
+            writes.setdefault(_spelled(path), []).append(statement)
+    waited: list[ast.Call] = []
+    for call in module.calls:
         read = _path_read(module, call) if call not in inside else None
-        function = module.scope(call).function
-        line = lines.get((function, _spelled(read))) if read is not None else None
-        if line is None or not waited.get(function, 0) < line < call.lineno or not always_runs(module, call):
+        before = [each for each in writes.get(_spelled(read), ()) if follows(module, each, call)] if read else []
+        met = [each for each in waited if follows(module, each, call)]
+        if all(any(follows(module, each, wait) for wait in met) for each in before) or not always_runs(module, call):
             continue
-        waited[function] = call.lineno
+        waited.append(call)
         yield module.statement(call)
 
 

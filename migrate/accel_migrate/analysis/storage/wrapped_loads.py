@@ -16,6 +16,7 @@ from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Module, Variable
+from accel_migrate.flow.sequence import comes_first
 from accel_migrate.flow.torch_api import is_parallel
 
 _DOWNLOADS = ("load_state_dict_from_url", "load_url")
@@ -136,4 +137,4 @@ def _is_own(graph: CallGraph, storage: Storage, module: Module, read: ast.Call) 
 
 def _comes_before(module: Module, wrapper: ast.Call, other: Module, call: ast.Call) -> bool:
     """Whether the bare model is loaded first and wrapped then."""
-    return module.scope(wrapper) is other.scope(call) and call.lineno < wrapper.lineno
+    return module is other and comes_first(module, call, wrapper)

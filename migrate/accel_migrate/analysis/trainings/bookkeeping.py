@@ -17,6 +17,7 @@ from accel_migrate.analysis.values.provenance import NotMigrated, Place
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.scopes import Function, Module, Scope, Variable
+from accel_migrate.flow.sequence import comes_first
 
 # What a wrapper is told of the forwards to come; without one each loss shows which weights it came through.
 _OF_FORWARDS = ("find_unused_parameters", "static_graph")
@@ -57,7 +58,7 @@ def through_trainer(roles: Roles, distribution: Distribution, home: Scope) -> Di
 def _trainer(roles: Roles, module: Module, scope: Scope, before: ast.stmt, home: Scope) -> str | None:
     for name, bindings in scope.bindings.items():
         for binding in bindings:
-            if isinstance(binding.value, ast.Call) and binding.statement.lineno < before.lineno:
+            if isinstance(binding.value, ast.Call) and comes_first(module, binding.statement, before):
                 target = roles.target(module, binding.value)
                 if target is not None and target.node is home.node and len(bindings) == 1:
                     return name
@@ -192,9 +193,9 @@ def _is_said_already(
     """Whether a device would be set to what the line below the Accelerator sets it to, and nothing else does in between."""
     if given is None or replacement.text is None or replacement.node is not statement.value:
         return False
-    later = [
-        b.statement for b in given.variable.scope.module.bindings(given.variable) if b.statement.lineno > start.lineno
-    ]
+    module = given.variable.scope.module
+    bindings = module.bindings(given.variable)
+    later = [b.statement for b in bindings if not comes_first(module, b.statement, start)]
     text = f"{unparse(statement.targets[0])} = {replacement.text.replace(ACCELERATOR, NAME)}"
     return later == [statement] and text in given.rebound()
 

@@ -32,8 +32,7 @@ def _by_hand(roles: Roles, graph: CallGraph, backwards: list[Backward], evaluati
     collectives = frozenset(_collectives(roles, _around(roles, graph, backwards, loop)))
     if not samplers or not collectives:
         return None
-    first = min(collectives, key=lambda call: call.lineno)
-    owner = next(module for module in roles.project.modules if first in module.parents)
+    owner, first = next((m, call) for m in roles.project.modules for call in m.calls if call in collectives)
     hand = ByHand(samplers, collectives)
     return Whole(loop, "the script shares it out by itself", first.lineno, owner, by_hand=hand)
 

@@ -19,6 +19,7 @@ from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import called_name
 from accel_migrate.flow.scopes import Binding, Function, Module
+from accel_migrate.flow.sequence import follows
 
 _TESTS = {"isnan", "isfinite", "isinf"}  # the average is a number where all are
 _TAKES_NUMBERS = {"float", "step", "add_scalar"}
@@ -315,7 +316,7 @@ class _Finder:
             for name in module.walk(following, ast.Name):
                 if isinstance(name.ctx, ast.Load) and module.variable(name) == variable:
                     bound = self.local.bound(module, name)
-                    if bound and all(b.statement.lineno < statement.lineno for b in bound):
+                    if bound and not any(follows(module, statement, b.statement) for b in bound):
                         yield name
 
     def _may_be_set(self, module: Module, figure: ast.Name, statement: ast.stmt) -> bool:
@@ -346,9 +347,9 @@ class _Finder:
         assert variable is not None
         bindings = self.local.bound(module, figure)
         outside = [b for b in bindings if not self._inside_share(module, b.statement)]
-        last = [b for b in outside if b.kind == "augment"]
-        if last:
-            return max(last, key=lambda b: b.statement.lineno)
+        last = next((b for b in outside if b.kind == "augment"), None)
+        if last is not None:
+            return last
         return bindings[0] if len(bindings) == 1 and outside == bindings and bindings[0].kind == "assign" else None
 
     def _inside_share(self, module: Module, statement: ast.stmt) -> bool:

@@ -45,7 +45,7 @@ def entries(roles: Roles, graph: CallGraph, group: Group) -> list[CallGraph]:
     built = {link.scope for variable in optimizers for link in chain(roles, graph, variable) if is_root(roles, link)}
     if len(built) < 2 or any(scope.is_class for scope in built):
         return [graph]
-    ordered = sorted(built, key=lambda scope: (str(scope.module.source.path), getattr(scope.node, "lineno", 0)))
+    ordered = sorted(built, key=lambda scope: (str(scope.module.source.path), scope.module.position(scope.node)))
     return [graph.as_seen_from(scope, [other for other in ordered if other is not scope]) for scope in ordered]
 
 

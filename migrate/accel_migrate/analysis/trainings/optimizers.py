@@ -13,6 +13,7 @@ from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.cfg import graph_of
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module, Variable
+from accel_migrate.flow.sequence import follows
 
 # What makes the same numbers on every process; drawn ones may differ.
 _EQUAL = {f"torch.{name}" for name in ("zeros", "ones", "full", "tensor", "as_tensor", "zeros_like", "ones_like")}
@@ -56,7 +57,7 @@ def exchanged_later(roles: Roles, optimizer: Variable) -> Iterator[tuple[Module,
         flow = graph_of(module.tree, function or module.tree)
         again = [module.statement(other) for owner, other in built if owner is module and other is not call]
         for statement in module.walk(function or module.tree, ast.Assign, ast.Expr):
-            if flow.holds(statement) and statement.lineno > start.lineno and flow.reachable(start, statement):
+            if follows(module, start, statement):
                 if flow.dominates(start, statement) or not flow.reachable(statement, start):
                     if not any(flow.holds(each) and flow.reachable(statement, each) for each in again):
                         yield from _exchanged(roles, module, statement, models)

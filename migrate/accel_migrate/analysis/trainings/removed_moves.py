@@ -23,6 +23,7 @@ from accel_migrate.analysis.values.provenance import Place, chain, is_root
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module, Variable
+from accel_migrate.flow.sequence import follows
 
 _MANY = 3
 _TAKES_ARRAYS = ("numpy.array", "numpy.asarray")
@@ -182,10 +183,8 @@ class _Sorter:
         if place.module is not module or function is None or function is not module.scope(place.after).function:
             return False
         kept = any("." in variable.name for variable in stored)
-        between = range(move.lineno, place.after.lineno)
         return kept and any(
-            node.lineno in between and module.scope(node).function is function
-            for node in module.walk(function, ast.Return)
+            follows(module, move, node) and not place.comes_before(node) for node in module.walk(function, ast.Return)
         )
 
     def is_batch(self, module: Module, value: ast.expr) -> bool:

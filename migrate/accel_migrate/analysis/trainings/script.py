@@ -67,6 +67,7 @@ from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Program
 from accel_migrate.flow.scopes import Module, Scope, Variable
+from accel_migrate.flow.sequence import comes_first
 from accel_migrate.flow.star_imports import unknown_names
 
 
@@ -135,8 +136,10 @@ def read(
 def _made_once(trainings: list[Training]) -> tuple[Training, ...]:
     """Trainings in one scope share the Accelerator that the first of them makes."""
     made: dict[Scope, Training] = {}
-    for training in sorted(trainings, key=lambda t: t.start.statement.lineno):
-        made.setdefault(training.creation, training)
+    for training in trainings:
+        first = made.setdefault(training.creation, training)
+        if comes_first(training.start.module, training.start.statement, first.start.statement):
+            made[training.creation] = training
     return tuple(
         training if made[training.creation] is training else replace(training, makes_accelerator=False)
         for training in trainings

@@ -110,10 +110,10 @@ class _Finder:
                 elif variable not in found:
                     found[variable] = Built(role, variable)
 
-        def position(built: Built) -> tuple[int, tuple[int, int]]:
-            bound = [b for b in home.scope.module.bindings(built.variable) if b.kind != "parameter"]
-            written = [(b.statement.lineno, getattr(b.target, "col_offset", 0)) for b in bound]
-            return order.index(built.role), min(written, default=(0, 0))
+        def position(built: Built) -> tuple[int, int]:
+            module = home.scope.module
+            bound = [b for b in module.bindings(built.variable) if b.kind != "parameter"]
+            return order.index(built.role), min((module.position(b.target) for b in bound), default=0)
 
         named = set(found)
         every = [*found.values(), *[e for v in together if v not in named for e in self._elements(v, named)]]
@@ -287,7 +287,7 @@ class _Finder:
                     module, statement, inner
                 ):
                     found.append(self._outermost_loop(module, statement))
-        return sorted(dict.fromkeys(found), key=lambda s: s.lineno)
+        return list(dict.fromkeys(found))
 
     def _hands_on(self, module: Module, statement: ast.stmt, functions: set[Function | None]) -> bool:
         """`optimizer.step(closure)`: whoever is handed a function that trains may call it."""
@@ -323,7 +323,7 @@ class _Finder:
         module = place.module
         function = module.scope(place.after).function
         for statement in (node for node in module.walk(function or module.tree, ast.Assign)):
-            if statement.lineno <= place.after.lineno and self._starts_reading(module, statement, loaders):
+            if not place.comes_before(statement) and self._starts_reading(module, statement, loaders):
                 raise NotMigrated(
                     f"`{unparse(statement.targets[0])}` starts to read the loader before all is built that is "
                     "prepared with it; make it after the optimizer",
@@ -377,7 +377,7 @@ def _class_made(roles: Roles, module: Module, value: ast.expr) -> ast.ClassDef |
 
 def _line(variable: Variable) -> int:
     """Where a variable is first bound."""
-    return min((b.statement.lineno for b in variable.scope.module.bindings(variable)), default=1)
+    return next((b.statement.lineno for b in variable.scope.module.bindings(variable)), 1)
 
 
 def find_device(
@@ -393,7 +393,7 @@ def find_device(
     order = {module: index for index, module in enumerate(roles.project.modules)}
     made = [d for variable in named if (d := device_definition(roles, variable)) is not None]
     found = [d for d in made if roles.of(d.variable) or not _is_rank(d, distribution)]
-    found.sort(key=lambda d: (order[d.module], d.statement.lineno))
+    found.sort(key=lambda d: (order[d.module], d.module.position(d.statement)))
     as_text = distribution.rewritten()
     kept_as_text = {d.variable for d in found if as_text.intersection((d.statement, *d.later)) and d.later}
     found = [d for d in found if d.variable not in kept_as_text and not is_overridden(roles, graph, d.variable)]

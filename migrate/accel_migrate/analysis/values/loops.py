@@ -151,14 +151,14 @@ def _backward(roles: Roles, module: Module, call: ast.Call) -> Backward | None:
 
 def loader_loops(roles: Roles, graph: CallGraph, backwards: list[Backward]) -> list[LoaderLoop]:
     """Every loop over a loader, in reading order of the files."""
-    found = []
+    found: list[LoaderLoop] = []
     for module in roles.project.modules:
         for node in module.walk(module.tree, ast.For, ast.AsyncFor):
             loaders = iterated_loaders(roles, module, node.iter)
             if loaders:
                 trains = _trains(roles, graph, backwards, module, node)
                 found += [LoaderLoop(module, node, loader, trains) for loader in loaders]
-    return sorted(found, key=lambda loop: loop.statement.lineno)
+    return found
 
 
 def _trains(roles: Roles, graph: CallGraph, backwards: list[Backward], module: Module, loop: ast.stmt) -> bool:

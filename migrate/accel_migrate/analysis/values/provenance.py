@@ -11,6 +11,7 @@ from accel_migrate.analysis.values.containers import KEPT, is_looped, looped_fro
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
+from accel_migrate.flow.sequence import follows
 from accel_migrate.flow.torch_api import itself
 
 _OBJECTS = Role.MODEL | Role.OPTIMIZER | Role.SCHEDULER | Role.LOADER
@@ -337,7 +338,11 @@ class Place:
         found: dict[ast.stmt, list[Built]] = {}
         for one in self.later:
             found.setdefault(one.after, []).append(one.built)
-        return sorted(found.items(), key=lambda each: each[0].lineno)
+        return list(found.items())
+
+    def comes_before(self, node: ast.AST) -> bool:
+        """Whether a node of the same function can run once all is prepared, in the same round of a loop around both."""
+        return follows(self.module, self.after, node) and not self.module.holds(self.after, node)
 
     def prepares_later(self, variable: Variable, made: ast.stmt) -> bool:
         """Whether what a statement gives a variable is prepared further down."""
