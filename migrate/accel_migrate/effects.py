@@ -51,8 +51,11 @@ def only_loads(statement: Import, files: Sequence[Source]) -> bool:
     seen: set[str] = set()
     for each in waiting:
         for names in _imported(each):
+            of_library = names[0] in _LIBRARIES
+            if of_library and not any(names[0] in (module_name(file), *file.path.parts) for file in files):
+                continue  # `torch.utils.data` is no file data.py of the project
             found = [file for file in files if module_name(file) in names]
-            if not found and names[0] not in _LIBRARIES:
+            if not found and not of_library:
                 return False
             for file in found:
                 if str(file.path) not in seen:

@@ -118,3 +118,8 @@ def test_a_loader_that_is_in_order_on_one_process_is_not_shuffled_there(loader: 
 
 def test_a_loader_that_is_shuffled_either_way_is_shuffled():
     assert "shuffle=True" in migrated(chosen(", shuffle=sampler is None"))
+
+
+def test_leaves_a_sampler_without_a_name_of_its_own():
+    kept = script(loader=", **options").replace("sampler = Dist", "options = {}\n        options['sampler'] = Dist")
+    assert "a DistributedSampler is made without a name of its own" in unchanged(kept.replace("sampler=sampler, ", ""))

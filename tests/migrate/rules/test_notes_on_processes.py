@@ -898,6 +898,16 @@ def test_tells_that_processes_share_what_each_read_whole():
 
 
 @pytest.mark.parametrize(
+    ("filled", "told"),
+    [("", True), ("options['sampler'] = sampler", False), ("options.update(more)", False)],
+)
+def test_options_that_are_written_out_have_no_sampler(filled: str, told: bool):
+    options = f"options = {{'num_workers': 1}} if torch.cuda.is_available() else {{}}\n{filled}\nloader = "
+    source = JOINED.format(sampler=", **options").replace("loader = ", options, 1)
+    assert ("no sampler sharded this loader" in " ".join(notes(source))) == told
+
+
+@pytest.mark.parametrize(
     "inside", ["pass", "getattr(sys.stdout, 'write')(str(loss.item()))", "globals()['told'](loss.item())"]
 )
 def test_tells_figures_of_a_shard_wherever_they_go(inside: str):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import dedent
+
 import pytest
 from accel_migrate.plan import Status
 
@@ -14,6 +16,11 @@ def test_what_only_the_distribution_used_goes():
     text = migrated(script())
     for name in ("torch.distributed", "DistributedDataParallel", "DistributedSampler"):
         assert name not in text
+
+
+def test_a_file_of_the_project_is_no_part_of_a_library():
+    found = results(train=dedent(script()), data="print('rows')\n", distributed="print('ranks')\n")
+    assert b"DistributedSampler" not in found["train"].after
 
 
 def test_a_name_that_is_still_used_stays():

@@ -42,7 +42,8 @@ def find_samplers(roles: Roles, module: Module, staying: frozenset[ast.Call]) ->
                 replacements.append(Replacement(CODE, module, whole, text, _GOES))
                 continue
         variable = module.variable(statement.targets[0])
-        assert variable is not None
+        if variable is None:  # `options["sampler"] = DistributedSampler(rows)`
+            raise NotMigrated("a DistributedSampler is made without a name of its own", call.lineno, module)
         choice = _choice(module, statement)
         if choice is not None:
             text = "\n".join(module.source.code(other) for other in choice.orelse)

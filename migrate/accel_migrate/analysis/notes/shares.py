@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from accel_migrate.analysis.trainings.training import Script, Training
-from accel_migrate.analysis.values.constructions import constructions
+from accel_migrate.analysis.values.constructions import constructions, options_of
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.flow.scopes import Module, Variable
@@ -34,7 +34,7 @@ def read_whole_before(script: Script, training: Training) -> tuple[Module, ast.C
             for binding in module.bindings(link) if link in prepared else ():
                 call = binding.value
                 if isinstance(call, ast.Call) and (module.qualified(call.func) or "").endswith("data.DataLoader"):
-                    said = {keyword.arg for keyword in call.keywords}
+                    said = options_of(module, call).keys()
                     if not said & {"sampler", "batch_sampler", None} and len(call.args) < 4:
                         return module, call
     return None

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.unseen import Unseen
 from accel_migrate.analysis.trainings.training import Script, Training
-from accel_migrate.analysis.values.constructions import all_constructions, constructions
+from accel_migrate.analysis.values.constructions import all_constructions, constructions, options_of
 from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
@@ -58,25 +58,10 @@ def _says_order(module: Module, call: ast.Call) -> bool:
     """`shuffle=True` and samplers are for data with a length and an index alone."""
     if len(call.args) > 2:
         return True
-    said: dict[str | None, ast.expr] = {}
-    for keyword in call.keywords:
-        said |= {keyword.arg: keyword.value} if keyword.arg is not None else _spread(module, keyword.value)
-    shuffle = said.get("shuffle")
-    return (isinstance(shuffle, ast.Constant) and shuffle.value is True) or not said.keys().isdisjoint(
-        {"sampler", "batch_sampler"}
+    said = options_of(module, call)
+    return any(isinstance(value, ast.Constant) and value.value is True for value in said.get("shuffle", ())) or bool(
+        said.keys() & {"sampler", "batch_sampler"}
     )
-
-
-def _spread(module: Module, options: ast.expr) -> dict[str | None, ast.expr]:
-    """What `**options` says where it is written out, and nothing else sets that name."""
-    variable = module.variable(options)
-    values = [binding.value for binding in module.bindings(variable)] if variable is not None else [options]
-    match values:
-        case [ast.Dict(keys=keys, values=entries)]:
-            return {str(key.value): entry for key, entry in zip(keys, entries) if isinstance(key, ast.Constant)}
-        case [ast.Call(func=ast.Name(id="dict"), keywords=keywords)]:
-            return {keyword.arg: keyword.value for keyword in keywords}
-    return {}
 
 
 def _is_indexed(script: Script, module: Module, call: ast.Call) -> bool:

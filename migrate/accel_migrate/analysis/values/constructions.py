@@ -132,21 +132,52 @@ def _given(roles: Roles, graph: CallGraph, module: Module, loader: ast.expr, nam
     for owner, value in unpacked:
         variable = owner.variable(value)
         bindings = owner.bindings(variable) if variable is not None else []
-        if not bindings or not all(_is_spelled_out(binding) for binding in bindings):
+        if not bindings or not all(_is_spelled_out(owner, binding) for binding in bindings):
             yield owner, None
     for owner, call in made or ():
         yield from ((owner, keyword.value) for keyword in call.keywords if keyword.arg == name)
         yield from ((owner, argument) for argument in call.args[_POSITIONS[name] :][:1])
 
 
-def _is_spelled_out(binding: Binding) -> bool:
+def options_of(module: Module, call: ast.Call) -> dict[str | None, list[ast.expr]]:
+    """All that a call may be given for each keyword, also by `**options`; what of those is not visible stands under None."""
+    found: dict[str | None, list[ast.expr]] = {}
+    for keyword in call.keywords:
+        spread = _entries(module, keyword.value) if keyword.arg is None else None
+        for name, value in [(keyword.arg, keyword.value)] if spread is None else spread:
+            found.setdefault(name, []).append(value)
+    return found
+
+
+def _entries(module: Module, options: ast.expr) -> list[tuple[str | None, ast.expr]] | None:
+    """The entries of a dictionary that is written out, or of either of two; None where it is not."""
+    match options:
+        case ast.IfExp(body=body, orelse=orelse):
+            both = [_entries(module, body), _entries(module, orelse)]
+            return None if None in both else [entry for each in both for entry in each or ()]
+        case ast.Dict(keys=keys, values=values):
+            named = [(key.value if isinstance(key, ast.Constant) else None, v) for key, v in zip(keys, values)]
+            return [(name if isinstance(name, str) else None, value) for name, value in named]
+        case ast.Call(func=ast.Name(id="dict"), args=[]):
+            return [(keyword.arg, keyword.value) for keyword in options.keywords]
+    variable = module.variable(options)
+    bindings = module.bindings(variable) if variable is not None else []
+    if variable is None or len(bindings) != 1 or bindings[0].kind != "assign" or bindings[0].path:
+        return None
+    return None if _is_filled(module, variable) or bindings[0].value is None else _entries(module, bindings[0].value)
+
+
+def _is_filled(module: Module, variable: Variable) -> bool:
+    """Whether entries are added to a dictionary after it is written out: `options["sampler"] = s`, `options.update(..)`."""
+    owners = [node.value for node in module.walk(module.tree, ast.Subscript) if not isinstance(node.ctx, ast.Load)]
+    owners += [c.func.value for c in module.calls if isinstance(c.func, ast.Attribute)]
+    return any(isinstance(owner, ast.Name) and module.variable(owner) == variable for owner in owners)
+
+
+def _is_spelled_out(module: Module, binding: Binding) -> bool:
     """`options = {"num_workers": 2}`, `dict(...)`, `**options`: what is in it stands in the project."""
-    either = [binding.value.body, binding.value.orelse] if isinstance(binding.value, ast.IfExp) else [binding.value]
-    return binding.kind == "parameter" or all(
-        isinstance(value, ast.Dict)
-        or (isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "dict")
-        for value in either
-    )
+    written = binding.value is not None and _entries(module, binding.value) is not None
+    return binding.kind == "parameter" or written
 
 
 def _mentioned(module: Module, name: str) -> Iterator[ast.expr | None]:
