@@ -181,3 +181,8 @@ def test_a_script_that_imports_another_says_nothing_of_it(small: str) -> None:
 @pytest.mark.parametrize("run", ["from small import tried\ntried()\n", "import small\nsmall.tried()\n"])
 def test_a_script_that_runs_the_training_of_another(run: str) -> None:
     assert "(later.py:3)" in notes_of_small(TRIED, SEEDED.replace(".cuda()", "") + run)
+
+
+def test_what_a_test_calls_is_no_part_of_the_training() -> None:
+    test = "import pytest\nfrom small import tried\n\n@pytest.mark.parametrize('n', [1])\ndef test_it(n):\n    tried()\n"
+    assert "pytest" not in notes_of_small(TRIED, test)

@@ -61,11 +61,16 @@ def _mentions(module: Module, name: str) -> bool:
 
 
 def importers_of(project: Program, module: Module) -> list[Module]:
-    """The files that import a file, and those that import these."""
+    """The files that import a file, and those that import these; tests run a training for themselves."""
     found = [module]
     for each in found:
-        found += [other for other in project.modules if each in project.imports(other) and other not in found]
+        others = [other for other in project.modules if each in project.imports(other) and not _is_test(other)]
+        found += [other for other in others if other not in found]
     return found[1:]
+
+
+def _is_test(module: Module) -> bool:
+    return any(dotted.partition(".")[0] in ("pytest", "unittest") for dotted in module.imports.values())
 
 
 def idle_in(project: Program, module: Module, running: Iterable[Unit]) -> frozenset[Unit]:
