@@ -169,7 +169,9 @@ def _encoded(old: str, code: str) -> str:
     margin = old[1 : spans[0][0]] if spans else ""
     between = old[spans[0][1] : spans[1][0]] if len(spans) > 1 else f",{margin or ' '}"
     closing = old[spans[-1][1] : -1] if spans else ""
-    lines = [literals.get(line) or json.dumps(line, ensure_ascii=escapes) for line in code.splitlines(keepends=True)]
+    by_line = len(spans) != 1 or len("".join(literals).splitlines()) == 1  # or one string for the whole cell
+    parts = code.splitlines(keepends=True) if by_line else [code]
+    lines = [literals.get(part) or json.dumps(part, ensure_ascii=escapes) for part in parts]
     return f"[{margin}{between.join(lines)}{closing}]"
 
 

@@ -77,8 +77,10 @@ def test_what_is_put_before_everything_lands_in_the_first_cell() -> None:
     assert cells[0]["source"] == ["import first\n", "import torch"]
 
 
-def test_a_source_that_is_one_string_stays_one_and_keeps_its_escapes() -> None:
-    cell = {"cell_type": "code", "metadata": {}, "source": "x = '\\u00e9'\ny = z.cuda()"}
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_source_that_is_one_string_stays_one_and_keeps_its_escapes(listed: bool) -> None:
+    text = "x = '\\u00e9'\ny = z.cuda()"
+    cell = {"cell_type": "code", "metadata": {}, "source": [text] if listed else text}
     data = json.dumps({"nbformat": 4, "cells": [cell]}).encode()
     book = read(data)
     assert book.rewritten(program(book).replace(".cuda()", "").encode()) == data.replace(b".cuda()", b"")

@@ -184,5 +184,7 @@ def test_a_script_that_runs_the_training_of_another(run: str) -> None:
 
 
 def test_what_a_test_calls_is_no_part_of_the_training() -> None:
-    test = "import pytest\nfrom small import tried\n\n@pytest.mark.parametrize('n', [1])\ndef test_it(n):\n    tried()\n"
+    test = (
+        "import pytest\nfrom small import tried\n\n@pytest.mark.parametrize('n', [1])\ndef test_it(n):\n    tried()\n"
+    )
     assert "pytest" not in notes_of_small(TRIED, test)
