@@ -524,3 +524,50 @@ def test_a_file_that_each_machine_wrote_is_told_of(guard: str, told: bool):
         assert not any("each machine wrote the file" in each for each in notes(source))  # nobody reads it back
         source = source.replace("optimizer = ", 'model.load_state_dict(torch.load("m.pt")); optimizer = ', 1)
         assert any("each machine wrote the file" in each for each in notes(source)) is told
+
+
+KEEPER = """
+import torch
+from torch import nn
+
+
+class Keeper:
+    def __init__(self, model, loader, device):
+        self.device = device
+        self.model, self.loader = model.to(device), loader
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def fit(self):
+        for x, y in self.loader:
+            x, y = x.to(self.device), y.to(self.device)
+            self.optimizer.zero_grad()
+            loss = nn.functional.mse_loss(self.model(x), y)
+            loss.backward()
+            self.optimizer.step()
+"""
+STARTED = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from keeper import Keeper
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = DataLoader(TensorDataset(torch.randn(40, 4), torch.randn(40, 1)), batch_size=8)
+net = nn.Linear(4, 1)
+keeper = Keeper(net, loader, device)
+keeper.fit()
+"""
+
+
+@pytest.mark.parametrize(
+    "saved", ['torch.save(net.state_dict(), "net.pt")', 'torch.save({"net": net.state_dict(), "n": 3}, "net.pt")']
+)
+def test_says_that_another_file_writes_what_a_class_has_sharded(saved: str):
+    files = {"keeper.py": KEEPER, "main.py": STARTED + saved + "\n"}
+    results = {r.path.name: r for r in migrate([Source.from_bytes(Path(n), t.encode()) for n, t in files.items()])}
+    assert results["keeper.py"].applied
+    (note,) = [note for note in results["main.py"].notes if note.code == "AM501"]
+    assert note.line == 12 and "the run stops here with an error" in note.message
+    files["main.py"] = STARTED + 'torch.save(loader.dataset, "rows.pt")\n'
+    results = {r.path.name: r for r in migrate([Source.from_bytes(Path(n), t.encode()) for n, t in files.items()])}
+    assert results["keeper.py"].applied and "AM501" not in {note.code for note in results["main.py"].notes}

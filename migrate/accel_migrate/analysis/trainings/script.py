@@ -277,7 +277,7 @@ class _Reader:
         # Other scripts that call the same helpers make an Accelerator of their own, or none: see `agreed`.
         self.graph = self.seen.within(loaded_with(self.roles.project, setup.place.module))
         creation, reach, needs = self._reach(participants, setup, found)
-        modules = self._all_touched(found.modules, reach)
+        modules = self._all_touched((*found.modules, *[module for module, _ in found.storage.left]), reach)
         self._check_names(modules)
         passed = passed_instead(reach, self.graph)
         device = found.device
@@ -594,7 +594,7 @@ class _Reader:
         return tuple(found)
 
     def _all_touched(self, modules: tuple[Module, ...], reach: Reach) -> tuple[Module, ...]:
-        """The files of the training, with those that define or call a function which is handed the Accelerator."""
+        """Some files, with those that define or call a function which is handed the Accelerator."""
         found = [*modules]
         for function, parameter in reach.parameters.items():
             found += [parameter.module, *[caller for caller, _ in self.graph.sites.get(function, ())]]
