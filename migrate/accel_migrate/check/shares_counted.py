@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cached_property
 
 from accel_migrate.check.evidence import Side, argument_of, is_accelerator, parameter_names, prepares
 from accel_migrate.check.known_tests import KnownTests
-from accel_migrate.flow.calls import Site
+from accel_migrate.check.loaders_prepared import TrainingLoops
+from accel_migrate.flow.calls import Made, Site
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
@@ -84,15 +86,31 @@ class Shares:
         sites: list[Site | None] = [*side.above(function)] if isinstance(function, Function) else []
         read = loop.iter if isinstance(loop, ast.For) else None
         handed = self._handed(file, read, function) if read is not None and isinstance(function, Function) else []
+        every = read is not None and (side.is_prepared(file, read) or self._is_yielded(file, read))
         for site in sites or [None]:
             if handed and site is not None and isinstance(function, Function):
-                given = [argument_of(function, site.call, name) for name in handed]
-                if any(each is not None and side.is_prepared(site.file, each) for each in given):
+                given = [(site.file, argument_of(function, site.call, name)) for name in handed]
+                parts = [(at, each) for at, each in given if each is not None and side.is_prepared(at, each)]
+                # Beside loaders that are whole, a process may look at its shard of what it trains on.
+                if parts and (every or not any(self._trained & side.flows.made(*each, "prepared") for each in parts)):
                     yield site
-            elif (read is not None and (side.is_prepared(file, read) or self._is_yielded(file, read))) or self._drawn(
-                file, loop
-            ):
+            elif every or self._drawn(file, loop):
                 yield site
+
+    @cached_property
+    def _trained(self) -> set[Made]:
+        """The prepared loaders that a training loop goes over."""
+        flows, found = self._side.flows, set[Made]()
+        for file, loop in self._side.once(TrainingLoops).found:
+            function = file.scope(loop).frame.node
+            handed = self._handed(file, loop.iter, function) if isinstance(function, Function) else []
+            if not isinstance(function, Function) or not handed:
+                found |= flows.made(file, loop.iter, "prepared")
+                continue
+            for site in (site for site in self._side.above(function) if self._trains(file, loop, site)):
+                given = [argument_of(function, site.call, name) for name in handed]
+                found.update(*[flows.made(site.file, each, "prepared") for each in given if each is not None])
+        return found
 
     def _handed(self, file: Module, read: ast.expr, function: Function) -> list[str]:
         """The parameters by which callers say what a loop goes over."""
@@ -181,7 +199,9 @@ class Shares:
     def _let_out(self, file: Module, loop: ast.For | ast.While) -> frozenset[str]:
         """The names and fields that a pass leaves figures in, by itself or by a function that it hands its batches to."""
         own, bound = own_names(file, loop), _bound(loop)
-        found = {key for node in walk(loop) for key in _grown(file, node, own, bound)}
+        found = {key for node in walk(loop) for key in _grown(file, node, own)}
+        if not any(isinstance(node, ast.Break) for node in walk(loop)):  # or it only looks for some
+            found |= {key for node in walk(loop) for key in _entered(node, bound)}
         for call in (node for node in walk(loop) if isinstance(node, ast.Call)):
             given = {
                 key for part in (*call.args, *[keyword.value for keyword in call.keywords]) for key in _read_in(part)
@@ -195,7 +215,7 @@ class Shares:
         """What a function leaves figures in that outlives it, as its caller names it: a field, a global, what it was handed."""
         outer = {name for n in walk(function) if isinstance(n, ast.Global | ast.Nonlocal) for name in n.names}
         own, file = _bound(function) - outer, self._side.flows.function_file[function]
-        found = {key for node in walk(function) for key in _grown(file, node, own, own)}
+        found = {key for node in walk(function) for key in _grown(file, node, own)}
         handed = {key: argument_of(function, call, key) for key in found.intersection(parameter_names(function))}
         return (found - handed.keys()) | {_kept_in(given) for given in handed.values() if given is not None}
 
@@ -256,19 +276,25 @@ def _bound(around: ast.AST) -> set[str]:
     return {n.id for n in walk(around) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
-def _grown(file: Module, node: ast.AST, own: set[str], bound: set[str]) -> Iterator[str]:
-    """`total += ...`, `losses.append(...)`, `rows[i] = out`, `total = total + ...`, of what is not made here."""
+def _grown(file: Module, node: ast.AST, own: set[str]) -> Iterator[str]:
+    """`total += ...`, `losses.append(...)`, `total = total + ...`, of what is not made here."""
     match node:
         case ast.AugAssign(target=target) if root(target) not in own:
             yield _kept_in(target)
         case ast.Name(ctx=ast.Store()) if node.id not in own and _goes_on(file, node):
             yield node.id
-        case ast.Assign(targets=[ast.Subscript(slice=key) as target]) if root(target) not in bound:
-            if _read_in(key) & bound:  # an entry of its own for each batch
-                yield _kept_in(target)
         case ast.Call(func=ast.Attribute(value=kept, attr=attr)) if attr in GROWS and root(kept) not in own:
             if not only_shows(file, node):
                 yield _kept_in(kept)
+
+
+def _entered(node: ast.AST, bound: set[str]) -> Iterator[str]:
+    """`rows[i] = out`: an entry of its own for each batch."""
+    match node:
+        case ast.Assign(targets=[ast.Subscript(slice=key) as target]) if (
+            root(target) not in bound and _read_in(key) & bound
+        ):
+            yield _kept_in(target)
 
 
 def _goes_on(file: Module, name: ast.Name) -> bool:

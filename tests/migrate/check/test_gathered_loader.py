@@ -359,3 +359,17 @@ def test_a_bar_over_what_each_call_hands_over() -> None:
     others = WHOLE.replace(", test = acc", ", whole = acc")
     assert said("AM955", "x = 1\n", WHOLE + bars + "epoch(net, test)\n")
     assert not said("AM955", "x = 1\n", others + bars + "epoch(net, test)\n")
+
+
+def test_a_shard_of_what_is_trained_on_beside_a_whole_loader() -> None:
+    count = "def count(loader):\n    hits = 0\n    for x, y in loader:\n        hits += (net(x) == y).sum()\n    return hits\n"
+    whole = LOADED + TOP + "for x, y in train:\n    accelerator.backward(crit(net(x), y))\n" + count
+    assert not said("AM955", "x = 1\n", whole + "print(count(train), count(test))\n")
+    both = LOADED + BOTH + "for x, y in train:\n    accelerator.backward(crit(net(x), y))\n" + count
+    assert said("AM955", "x = 1\n", both + "print(count(test), count(DataLoader(c)))\n")
+
+
+def test_a_loop_that_looks_for_one_sample_of_each_kind() -> None:
+    look = "seen = {}\nfor x, y in train:\n    for one, label in zip(x, y):\n        seen[label.item()] = one\n"
+    assert said("AM955", "x = 1\n", LOADED + BOTH + look)
+    assert not said("AM955", "x = 1\n", LOADED + BOTH + look + "    if len(seen) == 9:\n        break\n")
