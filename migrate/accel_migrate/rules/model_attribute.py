@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.notes.shared_layers import shared_layers
 from accel_migrate.analysis.notes.weights_by_hand import weights_by_hand
 from accel_migrate.analysis.values.made_of import runs_layers
 from accel_migrate.edits import change, replace_node
@@ -20,6 +21,7 @@ def find(context: Context) -> Iterator[Change]:
     yield from _past_forward(context)
     yield from _by_hand(context)
     yield from _twice(context)
+    yield from _shared(context)
     for asked in training.model_attributes if training.wraps_models else ():
         module, node, model = asked
         if module is not context.module or node in training.gone:
@@ -136,6 +138,18 @@ def _may_be_true(value: ast.expr) -> bool:
     return not isinstance(value, ast.Constant) or bool(value.value)
 
 
+def _shared(context: Context) -> Iterator[Change]:
+    """One note, at the first layer that two prepared models have in common."""
+    training = context.training
+    found = None if training.wraps_models else next(shared_layers(context.script, training), None)
+    if found is not None and found.module is context.module:
+        message = (
+            f"{found.models[0]} and {found.models[1]} share this layer; fsdp shards a weight for one model, so under --strategy "
+            "fsdp the run stops at prepare(): make both parts of one module, whose forward runs both, or use --strategy ddp"
+        )
+        yield change(CODE, found.node, message, loop=training.index, safety=Safety.NOTE)
+
+
 RULE = Rule(
     code=CODE,
     name="model_attribute",
@@ -144,7 +158,7 @@ RULE = Rule(
     "`--target accelerate` it is wrapped on several processes, and the wrapper has none of the model's own parts and methods; "
     "`unwrap_model` gives the model back. A note there names layers that run past `forward`, which FSDP does not gather. Another "
     "names lines that read weights by hand: with sharded weights all processes must come there. A third names gradients of "
-    "gradients, which FSDP2 does not have.",
+    "gradients, which FSDP2 does not have. A fourth names a layer that two prepared models share, which fsdp refuses.",
     example_before="weight = model.fc.weight",
     example_after="weight = accelerator.unwrap_model(model).fc.weight",
     find=find,

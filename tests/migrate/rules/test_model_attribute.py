@@ -8,8 +8,8 @@ import pytest
 from accel_migrate.pipeline import migrate
 from accel_migrate.source import Source
 
-from tests.migrate.rules.scripts import becomes, stays, training
-from tests.migrate.rules.verbs import ACCELERATE, migrated, notes, rewritten
+from tests.migrate.rules.scripts import becomes, codes, stays, training
+from tests.migrate.rules.verbs import ACCELERATE, migrated, noted, notes, rewritten
 
 SCRIPT = """
 import torch
@@ -269,3 +269,54 @@ def test_names_the_line_of_another_file(line: str, place: str) -> None:
     files = {"train.py": f"import helpers\n{text}", "helpers.py": HELPERS}
     result, _ = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()])
     assert sum(place in note.message for note in result.notes if note.code == "AM105") == 1
+
+
+TWO = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+class Reader(nn.Module):
+    def __init__(self, words):
+        super().__init__()
+        self.size, self.words, self.mix = 8, words, nn.Linear(8, 8)
+    def forward(self, x):
+        return self.mix(self.words(x))
+class Writer(nn.Module):
+    def __init__(self, words):
+        super().__init__()
+        self.words, self.mix = words, nn.Linear(8, 8)
+    def forward(self, x):
+        return self.mix(x) @ self.words.weight.t()
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = DataLoader(TensorDataset(torch.randint(0, 20, (32, 5)), torch.randint(0, 20, (32, 5))), batch_size=8)
+{built}
+reader, writer = reader.to(device), writer.to(device)
+optimizer = torch.optim.SGD([*reader.parameters(), *writer.parameters()], lr=0.1)
+for x, y in loader:
+    x, y = x.to(device), y.to(device)
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(writer(reader(x)).flatten(0, 1), y.flatten())
+    loss.backward()
+    optimizer.step()
+"""
+APART = "reader, writer = Reader(nn.Embedding(20, 8)), Writer(nn.Embedding(20, 8))"
+
+
+@pytest.mark.parametrize(
+    "built",
+    [
+        "words = nn.Embedding(20, 8)\nreader = Reader(words)\nwriter = Writer(words=words)",
+        "reader = Reader(nn.Embedding(20, 8))\nwriter = Writer(reader.words)",
+        f"{APART}\nwriter.words.weight = reader.words.weight",
+        f"{APART}\nwriter.mix = reader.mix",
+        "def build():\n    words = nn.Embedding(20, 8)\n    return Reader(words), Writer(words)\nreader, writer = build()",
+    ],
+)
+def test_says_that_two_models_share_a_layer(built: str):
+    message = noted(TWO.format(built=built), "AM105")
+    assert "reader and writer share this layer" in message and "the run stops at prepare()" in message
+
+
+@pytest.mark.parametrize("built", [APART, f"{APART}\nwriter.size = reader.size"])
+def test_says_nothing_of_models_that_share_no_layer(built: str):
+    assert "AM105" not in codes(TWO.format(built=built))
