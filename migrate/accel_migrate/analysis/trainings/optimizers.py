@@ -12,6 +12,7 @@ from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.cfg import graph_of
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.program import parameters
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.sequence import follows
 
@@ -66,11 +67,14 @@ def exchanged_later(roles: Roles, optimizer: Variable) -> Iterator[tuple[Module,
 def _exchanged(
     roles: Roles, module: Module, node: ast.AST, models: set[Variable], depth: int = 0
 ) -> Iterator[tuple[Module, ast.stmt, ast.expr]]:
-    """`net.head = nn.Linear(16, 3)`, `setattr(net, "head", ...)`, or a function of the project that does so to its parameter."""
+    """`net.head = nn.Linear(16, 3)`, `setattr(net, "head", ...)`, or a function or method of the project that does so."""
     for part in module.walk(node, ast.Assign, ast.Call):
         if isinstance(part, ast.Assign):
             owner: ast.expr = part.targets[0]
-            while roles.role(module, part.value) & Role.MODEL and isinstance(owner, ast.Attribute | ast.Subscript):
+            made = isinstance(part.value, ast.Call) and _makes_weight(module, part.value)
+            while (made or roles.role(module, part.value) & Role.MODEL) and isinstance(
+                owner, ast.Attribute | ast.Subscript
+            ):
                 owner = owner.value
                 if module.variable(owner) in models:
                     yield module, part, part.targets[0]
@@ -81,6 +85,8 @@ def _exchanged(
                 yield module, module.statement(part), part.args[0]
         elif target is not None and not isinstance(target.node, ast.ClassDef) and depth < _DEEPEST:
             handed = {n for n, argument in arguments_of(part, target) if module.variable(argument) in models}
+            if isinstance(part.func, ast.Attribute) and module.variable(part.func.value) in models:
+                handed |= {parameter.arg for parameter in parameters(target.node)[:1]}  # its own method
             inner = {Variable(target.scope, name) for name in handed}
             if inner:
                 yield from _exchanged(roles, target.module, target.node, inner, depth + 1)

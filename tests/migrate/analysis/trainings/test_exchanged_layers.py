@@ -31,6 +31,9 @@ class Net(nn.Module):
     def forward(self, x):
         return self.fc(self.body(x))
 
+    def ask(self, classes):
+        self.fc = nn.Linear(16, classes)
+
 
 net = Net()
 {built}
@@ -59,6 +62,8 @@ def told(built: str) -> list[str]:
         "setattr(net, 'fc', nn.Linear(16, 3))",
         "change_head(net, 3)",
         "add_head(net)",
+        "net.ask(3)",
+        "net.fc.weight = nn.Parameter(torch.zeros(10, 16))",
     ],
 )
 def test_says_that_the_new_layer_is_not_stepped(exchanged: str) -> None:
