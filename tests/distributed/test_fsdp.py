@@ -105,10 +105,11 @@ def test_a_model_keeps_its_face(tmp_path):
         accelerator = sharded()
         model = small_transformer()
         model.head.weight = model.words.weight
-        original = copy.deepcopy(model.state_dict())
+        original, original_model = copy.deepcopy(model.state_dict()), copy.deepcopy(model)
         prepared = accelerator.prepare(model)
         assert prepared is model is accelerator.unwrap_model(prepared) is accelerator.prepare(prepared)
         assert isinstance(model.blocks[0], FSDPModule) and isinstance(model.words.weight, DTensor)
+        assert model.__class__.__name__ == type(original_model).__name__ and repr(model) == repr(original_model)
         state = accelerator.get_state_dict(model)
         assert list(state) == list(original) and all(torch.equal(state[key], original[key]) for key in original)
         assert state["head.weight"] is state["words.weight"]
@@ -270,7 +271,7 @@ def test_two_models_with_an_optimizer_each_and_memory_that_goes():
         after = [accelerator.get_state_dict(model) for model in models]
         moved = [not torch.equal(old["weight"], new["weight"]) for old, new in zip(before, after)]
         plain = accelerator.unwrap_model(first, keep_fp32_wrapper=False)
-        assert isinstance(plain, FSDPModule) and type(plain).__name__ == "FSDPLinear"
+        assert isinstance(plain, FSDPModule) and type(plain).__name__ == "Linear"
         shard = weakref.ref(first.weight)
         models.clear()
         optimizers.clear()

@@ -122,6 +122,7 @@ class Fsdp(Strategy):
                 mp_policy=WIDE if block in apart else policy,
                 offload_policy=self._offload(device),
             )
+            _name_as(type(block), unsharded[block].kind)
             block.forward = GatheredForward(block)
             vars(block)["_apply"] = functools.partial(_apply_where_it_changes, block, block._apply)
             if block is not model:
@@ -252,6 +253,12 @@ def _apply_where_it_changes(
     """Leaves weights that are where a script moves them once more: torch would swap each for another."""
     tensors = [*block.parameters(), *block.buffers()]
     return block if all(function(tensor) is tensor for tensor in tensors) else change(function, *args)
+
+
+def _name_as(sharded: type[Module], original: type[Module]) -> None:
+    """Scripts name files and choose layers by `type(model).__name__`; torch calls its class FSDPNet for a Net."""
+    sharded.__name__, sharded.__qualname__ = original.__name__, original.__qualname__
+    sharded.__module__ = original.__module__
 
 
 def _refuse_scalars(model: Module) -> None:
