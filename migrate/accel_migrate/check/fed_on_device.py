@@ -170,9 +170,27 @@ def _asks_for_cuda(side: Side, file: Module, test: ast.expr) -> bool:
 
 
 def _about_cuda(side: Side) -> set[Place]:
-    """Every place that the machine's answer about CUDA gets to."""
+    """Every place that the machine's answer about CUDA gets to, also by the Accelerator's device: `device.type == "cuda"`."""
     flows = side.flows
-    return flows.reached([flows.place(file, call) for file, call in side.of_library(*_CUDA)])
+    chosen = [
+        flows.place(file, node)
+        for file in side.files
+        for node in file.walk(file.tree, ast.Attribute)
+        if node.attr == "device" and is_accelerator(node.value)
+    ]
+    reached = flows.reached(chosen)
+    asked = [
+        flows.place(file, node)
+        for file in side.files
+        for node in file.walk(file.tree, ast.Compare)
+        if isinstance(node.ops[0], ast.Eq | ast.In) and any(_names_cuda(part) for part in walk(node))
+    ]
+    named = [place for place in asked if place in reached]
+    return flows.reached([*named, *[flows.place(file, call) for file, call in side.of_library(*_CUDA)]])
+
+
+def _names_cuda(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and str(node.value).startswith("cuda")
 
 
 def _fed_itself(evidence: Evidence) -> bool:

@@ -239,3 +239,16 @@ def test_a_loss_that_is_moved_where_it_is_made(made: str, stays: bool) -> None:
     moved = f"if torch.cuda.is_available():\n    judge = {made}.to(accelerator.device)\nelse:\n    judge = {made}\n"
     after = "from torch import nn\n" + TOP.format("") + moved + "for x, y in test:\n    judge(net(x.to(d)), y)\n"
     assert bool(said("AM959", "net = net.to(d)\n", after)) is stays
+
+
+@pytest.mark.parametrize(
+    ("test", "stays"),
+    [('device.type == "cuda"', True), ('"cuda" in str(device)', True), ('device.type != "cpu"', False)],
+)
+def test_a_loss_that_is_moved_where_the_accelerators_device_is_cuda(test: str, stays: bool) -> None:
+    after = (
+        "from torch import nn\n" + TOP + "device = accelerator.device\njudge = nn.NLLLoss(weight=w)\n"
+        f"if {test}:\n    judge = nn.NLLLoss(weight=w).to(accelerator.device)\nfor x, y in test:\n    judge(net(x.to(d)), y)\n"
+    )
+    assert bool(said("AM959", "net = net.to(d)\n", after.format(""))) is stays
+    assert not said("AM959", "net = net.to(d)\n", after.format("cpu=not torch.cuda.is_available()"))

@@ -803,3 +803,33 @@ def test_a_device_that_is_kept_beside_others():
         HANDED_ON.format(kept="self.net, self.loader, self.optimizer, self.device = net, loader, optimizer, device")
     )
     assert "self.accelerator.prepare(" in text and "mse_loss(self.net(x), y)" in text
+
+
+@pytest.mark.parametrize(
+    ("asked", "loss", "bound"),
+    [
+        ('device == "cuda"', "nn.CrossEntropyLoss(weight=torch.ones(2))", True),
+        ('"cuda" in device', "nn.CrossEntropyLoss(weight=torch.ones(2))", True),
+        ('device == "cuda"', "nn.CrossEntropyLoss()", False),
+        ('device != "cpu"', "nn.CrossEntropyLoss(weight=torch.ones(2))", False),
+    ],
+)
+def test_a_loss_that_is_moved_for_cuda_alone_keeps_to_cuda_or_the_cpu(asked: str, loss: str, bound: bool):
+    source = f"""
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        criterion = {loss}
+        if {asked}:
+            criterion = {loss}.cuda()
+        model = nn.Linear(4, 2).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        loader = DataLoader(TensorDataset(torch.randn(40, 4), torch.randint(0, 2, (40,))), batch_size=8)
+        for x, y in loader:
+            loss = criterion(model(x.to(device)), y.to(device))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    """
+    assert ("Accelerator(cpu=not torch.cuda.is_available())" in migrated(dedent(source))) is bound

@@ -15,7 +15,7 @@ from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.scopes import Module, Scope, Variable
 
 _NO_CUDA = "not torch.cuda.is_available()"
@@ -126,6 +126,9 @@ def _is_about_cuda(graph: CallGraph, module: Module, test: ast.expr, depth: int 
         return isinstance(test.body, ast.Constant) and _is_about_cuda(graph, module, test.test, depth)
     if isinstance(test, ast.BoolOp):  # `torch.cuda.is_available() and args.gpu`
         return isinstance(test.op, ast.And) and any(_is_about_cuda(graph, module, part, depth) for part in test.values)
+    if isinstance(test, ast.Compare):  # `device == "cuda"`, `"cuda" in str(device)`
+        named = [part.value for part in walk(test) if isinstance(part, ast.Constant)]
+        return isinstance(test.ops[0], ast.Eq | ast.In) and any(str(name).startswith("cuda") for name in named)
     if isinstance(test, ast.Call):
         return (module.qualified(test.func) or "") == "torch.cuda.is_available"
     variable = module.variable(test) if isinstance(test, ast.Name | ast.Attribute) else None
