@@ -48,8 +48,8 @@ _CURVED = (
 )  # fmt: skip
 _SAME = (
     *_CURVED, "argmax", "bool", "chunk", "clone", "contiguous", "cpu", "cuda", "detach", "div", "double", "expand", "expand_as",
-    "flatten", "float", "gather", "half", "int", "item", "long", "mul", "neg", "permute", "requires_grad_", "reshape", "split",
-    "squeeze", "t", "to", "transpose", "type", "type_as", "unsqueeze", "values", "view", "view_as",
+    "flatten", "fliplr", "float", "gather", "half", "int", "item", "long", "mul", "neg", "permute", "requires_grad_", "reshape",
+    "split", "squeeze", "t", "to", "transpose", "type", "type_as", "unsqueeze", "values", "view", "view_as",
 )  # fmt: skip
 _BY_ROW = (
     *_SAME, "Variable", "add", "as_tensor", "cat", "concat", "cosine_similarity", "dropout", "eq", "interpolate", "logical_and",
@@ -307,7 +307,7 @@ class _Search:
                 return self._over(module, name, inner, over, node)
             if name in ("mm", "matmul") and len(node.args) > torch:
                 return self._product(self.kind(module, inner), self.kind(module, node.args[torch]), node)
-            if (name in _SAME or name.endswith("_")) and not torch:
+            if (name in _SAME or name.endswith("_") or _turns_rows(name, node.args, node.keywords)) and not torch:
                 found = self.kind(module, inner, index)
                 return Reduced("unknown", node) if found.kind == "mean" and name in _CURVED else found
         if dotted == "torch.nn.Parameter":
@@ -331,7 +331,8 @@ class _Search:
             return Reduced("unknown", node)
         if found.kind == "free" or _MADE.match(name):
             return Reduced("free")
-        return found if name in _BY_ROW or found.kind in WORST[:4] else Reduced("unseen", node)
+        by_row = name in _BY_ROW or _turns_rows(name, node.args[1:], node.keywords)
+        return found if by_row or found.kind in WORST[:4] else Reduced("unseen", node)
 
     def _weighed(self, module: Module, found: Reduced, weight: ast.expr | None) -> Reduced:
         """A mean by class, where there are weights: those that are None, or may be, make it the plain mean, or may."""
@@ -543,3 +544,12 @@ def _last(module: Module, node: ast.Name, bindings: list[Binding]) -> list[Bindi
 
 def _is_index(key: ast.expr) -> bool:
     return isinstance(key, ast.Constant) and isinstance(key.value, int)
+
+
+def _turns_rows(name: str, given: list[ast.expr], keywords: list[ast.keyword]) -> bool:
+    """`flip(x, [1])`, `roll(x, 1, dims=2)`: within each sample, and not from one to another."""
+    if name not in ("flip", "roll"):
+        return False
+    over = [*given[name == "roll" :], *[keyword.value for keyword in keywords if keyword.arg == "dims"]]
+    places = [p for each in over for p in (each.elts if isinstance(each, ast.Tuple | ast.List) else [each])]
+    return bool(places) and all(isinstance(p, ast.Constant) and isinstance(p.value, int) and p.value for p in places)
