@@ -69,13 +69,17 @@ class Graph:
     def reachable_past(self, first: ast.AST | None, second: ast.AST | None, without: Collection[ast.AST]) -> bool:
         """Whether a run can come to `second` after `first` and go through none of some statements on the way.
 
-        None is the beginning of the scope for `first`, and its end for `second`. A loop is gone through in each of its rounds.
+        None is the beginning of the scope for `first`, and its end for `second`, other than by an exception. A loop is gone
+        through in each of its rounds.
         """
         barred = {point for statement in without for point in self._graph.of.get(statement, ())}
         barred |= {point for statement in without for point in self._rounds.get(statement, ())}
-        aims = set(self._graph.of[second]) if second is not None else {1}
+        ends = self._graph.ends
+        aims = set(self._graph.of[second]) if second is not None else ends - barred
         seen = set(barred) - aims
         begun = self._graph.of[first] if first is not None else [0]
+        if second is None and not ends.isdisjoint(begun):
+            return True
         waiting = [after for point in begun for after in self._every_edge[point]]
         while waiting:
             point = waiting.pop()

@@ -160,3 +160,18 @@ def test_what_runs_in_each_round_of_a_loop_without_an_end_depends_on_no_test_in_
     flow = Flow("while True:\n    body()\n    if due:\n        keep()")
     assert flow.decided_by("keep()") == [("due", True)]
     assert flow.decided_by("body()") == []
+
+
+def test_a_scope_that_fails_does_not_come_to_its_end() -> None:
+    flow = Flow("""
+        for step in steps:
+            try:
+                rows = next(batches)
+            except StopIteration:
+                rows = next(again)
+            write(rows)
+        wait()
+        """)
+    write, wait = flow["write(rows)"], flow["wait()"]
+    assert flow.graph.reachable_past(write, None, []) and flow.graph.reachable_past(wait, None, [])
+    assert not flow.graph.reachable_past(write, None, [wait])
