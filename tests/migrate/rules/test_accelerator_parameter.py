@@ -124,3 +124,37 @@ def test_a_device_behind_other_defaults_goes_when_nobody_reads_it(call: str, exp
 def test_a_device_that_is_read_or_told_of_stays(old: str, new: str) -> None:
     text = migrated(DEFAULTS.format(call="fit(net, loader, 3, place)").replace(old, new))
     assert 'device="cuda"' in text
+
+
+RUNNER = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Runner:
+    def __init__(self):
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+    def fit(self, net, loader, steps):
+        for x, y in loader:
+            loss = nn.functional.cross_entropy(net(x.to(self.device)), y.to(self.device))
+            steps.zero_grad()
+            loss.backward()
+            steps.step()
+
+    def run(self):
+        loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randint(0, 3, (64,))), batch_size=8)
+        net = nn.Linear(4, 3).to(self.device)
+        steps = torch.optim.SGD(net.parameters(), lr=0.01)
+        self.fit(net, loader, steps)
+
+
+Runner().run()
+"""
+
+
+def test_a_method_that_asks_its_object_for_the_device_alone_keeps_its_object() -> None:
+    text = migrated(RUNNER)
+    assert "def fit(self, net, loader, steps, accelerator):" in text
+    assert "self.fit(net, loader, steps, accelerator)" in text

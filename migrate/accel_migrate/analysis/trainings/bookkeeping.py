@@ -135,6 +135,8 @@ def move_parameters(dropped: list[Move], graph: CallGraph) -> dict[Function, tup
         variable = module.variable(node) if isinstance(node, ast.Name) else None
         if variable is None or {b.kind for b in module.bindings(variable)} != {"parameter"}:
             continue
+        if variable.name == variable.scope.self_name:
+            continue  # which no caller hands over
         if variable.scope.node in graph.sites and not _is_read(variable, frozenset(told)):
             found[variable.scope.node] = (module, variable.name)
     return found
