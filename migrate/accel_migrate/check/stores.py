@@ -47,6 +47,11 @@ class Stores:
     def of(self, place: Place) -> list[Store]:
         return self._of.get(place, [])
 
+    def with_attribute(self, name: str) -> Iterator[tuple[Place, Store]]:
+        """Each store into an attribute of a variable, with the variable."""
+        for place, stores in self._of.items():
+            yield from ((place, store) for store in stores if store.at == (("attribute", name),))
+
     def reaching(self, file: Module, name: ast.Name) -> list[Store]:
         """The stores of a variable that a reading of it may see."""
         if name not in self._reaching:

@@ -14,6 +14,7 @@ from functools import cached_property
 from accel_migrate.check.evidence import Side, argument_of, is_accelerator, parameter_names, step_of
 from accel_migrate.check.known_tests import KnownTests
 from accel_migrate.check.stores import Path, Store, Stores, returned
+from accel_migrate.flow.calls import Place
 from accel_migrate.flow.definitions import BUILTINS
 from accel_migrate.flow.fields import self_of
 from accel_migrate.flow.nodes import called_name, children, walk
@@ -322,10 +323,27 @@ class Whereabouts:
         if named is None or (isinstance(named, ast.Constant) and named.value is None):
             return None
         if isinstance(named, ast.Attribute) and named.attr == "device" and not is_accelerator(named.value):
-            like = self.of(file, named.value, entered)
+            given = self._devices_given(file, named.value)
+            like = self.of(file, named.value, entered) if not given else NOWHERE
             if like:
                 return like
+            if given and all(s.value is not None and not s.of and self._is_cpu(s.file, s.value) for s in given):
+                return frozenset({CPU})
         return frozenset({CPU if self._is_cpu(file, named) else DEVICE})
+
+    def _devices_given(self, file: Module, owner: ast.expr) -> list[Store]:
+        """What an object is given as its device: no tensor is, and no layer of a library."""
+        flows, inside = self._side.flows, self_of(file, owner)
+        classes = {made.node for made in flows.made(file, owner, "instance")} if inside is None else {inside.node}
+        place = flows.place(file, owner)
+        found = [store for each in classes for store in self._stores.of(("field of", each, "device"))]
+        return found + [store for store, reached in self._options if place in reached]
+
+    @cached_property
+    def _options(self) -> list[tuple[Store, set[Place]]]:
+        """`args.device = ...`, each with all that its `args` gets to."""
+        stores = list(self._stores.with_attribute("device"))
+        return [(store, self._side.flows.reached([place], computed=False)) for place, store in stores]
 
     def casts_to_cpu(self, file: Module, call: ast.Call) -> bool:
         """`x.type(torch.LongTensor)`: the type, by its name or in a variable, may be one of the CPU's tensors."""

@@ -151,6 +151,8 @@ FED = TOP.replace("net = accelerator.prepare(net)", "net, train = accelerator.pr
         "class A:\n    def __init__(self):\n        self.z = torch.randn(4)\n    def run(self):\n        net(self.z)\nA().run()",
         "batch = next(iter(test))\nbatch['y'] = batch['y'].cuda()\nnet(batch['x'])",
         "net(read('picture.png'))",
+        "net(z.to(found.device))",
+        "class A:\n    def __init__(self):\n        self.device = 'cpu'\n    def run(self):\n        net(z.to(self.device))",
     ],
 )
 def test_what_data_parallel_moved_and_nothing_moves_now(lines: str) -> None:
@@ -172,6 +174,9 @@ def test_what_data_parallel_moved_and_nothing_moves_now(lines: str) -> None:
         "for x in train:\n    noise = torch.randn_like(x)\n    net(noise, 7, None, mode='fast')",
         "def onto(x):\n    return x.to(accelerator.device)\nfor x, y in test:\n    x, y = onto(x), onto(y)\n    net(x)",
         "for x in train:\n    out = net(x)\n    net(out.detach() * torch.rand(1))",
+        "args = parse()\nargs.device = choose()\ndef run(args):\n    for x in test:\n        net(x.to(args.device))\nrun(args)",
+        "class A:\n    def __init__(self):\n        self.device = choose()\n    def run(self):\n        net(z.to(self.device))",
+        "class A:\n    def __init__(self):\n        self.device = choose()\nown = A()\nfor x in test:\n    net(x.to(own.device))",
     ],
 )
 def test_what_data_parallel_moved_and_is_on_the_device(lines: str) -> None:
