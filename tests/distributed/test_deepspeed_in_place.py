@@ -8,9 +8,10 @@ import pytest
 import torch
 from accel_runtime import Accelerator, DeepSpeedPlugin
 from accel_runtime.errors import UsageError
+from accel_runtime.strategies.deepspeed_model import GatheredMethod
 from torch import nn
 
-from tests.distributed.ways import CALLED, Coder, assert_alike, bare_weights, forward, trained
+from tests.distributed.ways import CALLED, Coder, assert_alike, bare_weights, forward, method, trained
 from tests.distributed.worlds import in_world
 from tests.distributed.zero import PATIENCE, SHARDED, accelerator, needs_deepspeed
 
@@ -34,6 +35,57 @@ def test_the_loss_may_be_made_in_any_way():
     results = in_world(2, lambda: [trained(accelerator(steps=2, **plugin), way) for plugin, way in cases], PATIENCE)
     for (_, way), *each in zip(cases, *results):
         assert_alike(trained(Accelerator(cpu=True, gradient_accumulation_steps=2), way), each)
+
+
+class Shifted(Coder):
+    """Has weights of its own, which no call of a layer gathers."""
+
+    def __init__(self):
+        super().__init__()
+        self.shift = nn.Parameter(torch.ones(5))
+
+    def encode(self, x):
+        return torch.tanh(self.encoder(x)) + self.shift, "a note"
+
+    def forward(self, x):
+        return self.head(self.encode(x)[0])
+
+    def loss(self, x):
+        return (self(x) * self.shift).pow(2).mean() + self.head.weight.abs().sum()
+
+
+def by_parts(alias, model, x):
+    coded, note = model.encode(x)
+    return model.head(coded).pow(2).mean() * len(note)
+
+
+def by_loss_after_another(alias, model, x):
+    model.encode(x)
+    with torch.no_grad():
+        model.loss(x)
+    return model.loss(x)
+
+
+def test_a_registered_method_has_the_weights_of_the_model_itself():
+    ways = [forward, method, by_parts, by_loss_after_another]
+    cases = [(plugin, way) for name, plugin in STAGES.items() if "3" in name for way in ways]
+
+    def work():
+        return [
+            trained(accelerator(steps=2, **plugin), way, of=Shifted, methods=("encode", "loss"))
+            for plugin, way in cases
+        ]
+
+    for (_, way), *each in zip(cases, *in_world(2, work, PATIENCE)):
+        assert_alike(trained(Accelerator(cpu=True, gradient_accumulation_steps=2), way, of=Shifted), each)
+
+
+def test_copies_have_registered_methods_of_their_own():
+    model = Shifted()
+    vars(model)["loss"] = GatheredMethod(model, "loss")
+    for copied in copies_of(model):
+        assert copied.loss.__self__ is copied
+    assert torch.equal(model.loss(torch.ones(1, 3)), copied.loss(torch.ones(1, 3)))
 
 
 def loaded(model):

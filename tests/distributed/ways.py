@@ -70,12 +70,20 @@ CALLED = [forward, alias_of_before, method, parts, one_part, two_passes]
 UNCALLED = [bare_weights, functional]  # which a model that lies in parts cannot serve
 
 
-def trained(accelerator: Accelerator, way: Way, written: Callable[[Coder], None] | None = None) -> list[Any]:
+def trained(
+    accelerator: Accelerator,
+    way: Way,
+    written: Callable[[Coder], None] | None = None,
+    of: type[Coder] = Coder,
+    methods: tuple[str, ...] = (),
+) -> list[Any]:
     """The weights after some steps, which are the same on any world; `written` is done to the model after each."""
     torch.manual_seed(1)
-    alias = Coder()
+    alias = of()
     # Without weight decay, which DeepSpeed applies to weights without a gradient, too.
     model, optimizer = accelerator.prepare(alias, torch.optim.Adam(alias.parameters(), lr=0.1))
+    for name in methods:
+        accelerator.register_forward_method(model, name)
     for x in torch.arange(STEPS * 12.0).reshape(STEPS, 4, 3).sin():
         x = x[accelerator.process_index :: accelerator.num_processes]
         with accelerator.accumulate(model):

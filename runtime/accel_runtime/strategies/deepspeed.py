@@ -21,6 +21,7 @@ from accel_runtime.options import Options
 from accel_runtime.strategies import Bundle, Strategy, bare
 from accel_runtime.strategies.deepspeed_config import Config, Run, engine_config, written_in
 from accel_runtime.strategies.deepspeed_engine import EngineOptimizer, check_optimizer, start_engine
+from accel_runtime.strategies.deepspeed_model import GatheredMethod
 from accel_runtime.strategies.deepspeed_plugin import DeepSpeedPlugin
 from accel_runtime.strategies.deepspeed_sections import optimizer_in, scheduler_in
 from accel_runtime.strategies.deepspeed_state import whole_optimizer, whole_weights
@@ -124,13 +125,16 @@ class DeepSpeed(Strategy):
         )
 
     def compiled(self, model: Module, settings: dict[str, Any]) -> Module:
-        training = self.optimizer
-        if training and training.engine.module is model and training.engine.zero_optimization_stage() == 3:
+        if self._in_shards(model):
             raise UsageError(
                 "torch.compile and ZeRO 3 do not go together: weights are gathered by hooks that compiled code does not "
                 "run; use ZeRO 2, or fsdp"
             )
         return super().compiled(model, settings)
+
+    def _in_shards(self, model: Module) -> bool:
+        engine = self.optimizer and self.optimizer.engine
+        return engine is not None and engine.module is model and engine.zero_optimization_stage() == 3
 
     def forget(self) -> None:
         self.optimizer = None
@@ -150,6 +154,12 @@ class DeepSpeed(Strategy):
 
     def sync_next_backward(self, model: Module) -> None:
         self.defer((model,), False)
+
+    def register_forward_method(self, model: Module, name: str) -> None:
+        inner = bare(model)
+        # A part of the model gathers its weights by itself.
+        if self._in_shards(inner) and not isinstance(getattr(inner, name), (Module, GatheredMethod)):
+            vars(inner)[name] = GatheredMethod(inner, name)
 
     def join(self, models: list[Module]) -> AbstractContextManager[Any]:
         raise UsageError(

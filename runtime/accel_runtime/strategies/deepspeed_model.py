@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import functools
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch.nn import Module, Parameter
 
 from accel_runtime.errors import UsageError
 from accel_runtime.strategies.deepspeed_state import load_weight
+from accel_runtime.tree import leaves, replace_leaves
 
 _VERSION = "_version_known"  # on a weight in shards, when it was written to as it should be
 
@@ -50,14 +52,60 @@ def _note_versions(module: Module, *_: Any) -> None:
 class EngineHook:
     """A hook of the engine; copies of the model have no engine, and their hooks do nothing."""
 
+    resting = False
+
     def __init__(self, hook: Callable[..., Any] | None = None) -> None:
         self.hook = hook
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return None if self.hook is None else self.hook(*args, **kwargs)
+        return None if self.hook is None or self.resting else self.hook(*args, **kwargs)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return EngineHook, ()
+
+
+class GatheredMethod:
+    """A method of a model in shards, for which the engine gathers weights and follows gradients as for the model's forward."""
+
+    def __init__(self, model: Module, name: str) -> None:
+        self.model, self.name = model, name
+        self.compute: Callable[..., Any] = getattr(model, name)
+        functools.update_wrapper(self, self.compute)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (self.model, self.name)  # of a copy, which has no engine
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if getattr(self.model._parameters, "_in_forward", False):
+            return self.compute(*args, **kwargs)
+        before, after = (_of_engine(hooks) for hooks in (self.model._forward_pre_hooks, self.model._forward_hooks))
+        for key, hook in before.items():
+            if key in self.model._forward_pre_hooks_with_kwargs:
+                args, kwargs = hook(self.model, args, kwargs) or (args, kwargs)
+            else:
+                args = hook(self.model, args) or args
+        hooks = [*before.values(), *after.values()]
+        _rest(hooks, True)  # `self(x)` in the method would let go of the weights that the rest of it needs
+        try:
+            result = self.compute(*args, **kwargs)
+        finally:
+            _rest(hooks, False)
+        parts = [part for _, part in leaves(result)]
+        # The engine wants tensors alone, and a method may return anything.
+        tensors = tuple(part for part in parts if isinstance(part, Tensor))
+        for hook in after.values():
+            tensors = hook(self.model, args, tensors) or tensors
+        made = iter(tensors)
+        return replace_leaves(result, [next(made) if isinstance(part, Tensor) else part for part in parts])
+
+
+def _of_engine(hooks: Mapping[int, Callable[..., Any]]) -> dict[int, EngineHook]:
+    return {key: hook for key, hook in hooks.items() if isinstance(hook, EngineHook)}
+
+
+def _rest(hooks: Iterable[EngineHook], resting: bool) -> None:
+    for hook in hooks:
+        hook.resting = resting
 
 
 def _load_weights(module: Module, state: dict[str, Any], prefix: str, *rest: Any) -> None:
