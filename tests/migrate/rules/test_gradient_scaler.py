@@ -112,6 +112,37 @@ def test_a_scaler_of_unknown_make_leaves_the_loop():
     )
 
 
+DATA = """
+    from sklearn.preprocessing import StandardScaler
+    import joblib
+    scaler = StandardScaler()
+    rows = scaler.fit_transform(rows())
+    joblib.dump(scaler, "scaler.pkl")
+"""
+
+
+def test_another_object_of_the_same_name_stays():
+    text = migrated(DATA + SCRIPT.format(body=STEP))
+    assert "scaler = StandardScaler()\nrows = scaler.fit_transform(rows())\njoblib.dump(scaler, " in text
+    assert "GradScaler" not in text
+    after = SCRIPT.format(body=STEP) + DATA + "    scaler.inverse_transform(rows)\n"
+    assert "scaler.scale" not in migrated(after)
+    assert migrated(after).count("scaler") == migrated(SCRIPT.format(body=STEP) + DATA).count("scaler") + 1
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        DATA + SCRIPT.format(body=STEP).replace("scaler = torch", "if half:\n        scaler = torch"),  # may be either
+        DATA + SCRIPT.format(body=STEP).replace("    scaler = torch.cuda.amp.GradScaler()\n", ""),
+        DATA.replace("fit_transform(rows())", "scale(rows())") + SCRIPT.format(body=STEP),  # a scaler for all we know
+        "    import library\n    scaler = library.scaler()\n    kept = keep(scaler)\n" + SCRIPT.format(body=STEP),
+    ],
+)
+def test_what_may_not_be_the_scaler_leaves_the_loop(script):
+    unchanged(script)
+
+
 def test_says_that_the_accelerator_scales_on_the_cpu_too():
     forward = "        loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())\n"
     region = "        with torch.autocast({device}, dtype=torch.float16):\n    " + forward

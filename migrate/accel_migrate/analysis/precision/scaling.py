@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass, field
 
 from accel_migrate.analysis.precision.autocasting import opposite, regions_in
@@ -12,9 +13,13 @@ from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.main_guard import asks_for_name
 from accel_migrate.flow.nodes import called_name, unparse
 from accel_migrate.flow.program import Definition
-from accel_migrate.flow.scopes import Function, Module, Variable
+from accel_migrate.flow.reaching import reaching
+from accel_migrate.flow.scopes import Binding, Function, Module, Variable
 
 Test = tuple[Module, ast.expr]  # a condition, with the file it is written in
+NOT_VISIBLE = "how the GradScaler is made is not visible to the analysis"
+# What a GradScaler may be asked for.
+_METHODS = re.compile(r"scale|unscale_|step|update|state_dict|load_state_dict|is_enabled|[gs]et_.*")
 _SETTINGS = ("init_scale", "growth_factor", "backoff_factor", "growth_interval")
 
 
@@ -157,11 +162,51 @@ class _Uses:
                         )
                     self.found.parameters[function] = (module, argument.arg)  # type: ignore[index]
         for node in module.walk(module.tree, ast.Name, ast.Attribute):
-            if module.variable(node) in self.scalers:
+            if module.variable(node) in self.scalers and self._is_scaler(module, node):
                 if isinstance(node.ctx, ast.Store):
                     self._definition(module, node)
                 elif node not in self.backwards:
                     self._use(module, node)
+
+    def _is_scaler(self, module: Module, node: ast.Name | ast.Attribute) -> bool:
+        """Whether the name holds the scaler here, and not another object, as in `scaler = StandardScaler()` for the data."""
+        variable = module.variable(node)
+        assert variable is not None
+        others = self._others(module, variable)
+        if not others or not isinstance(node, ast.Name):
+            return True
+        if isinstance(node.ctx, ast.Store):
+            return all(other.target is not node for other in others)
+        held = reaching(module, node, variable)
+        foreign = [binding for binding in held if binding in others]
+        if foreign and (len(foreign) < len(held) or node in self.backwards):
+            raise NotMigrated(
+                f"`{node.id}` may hold what line {foreign[0].statement.lineno} makes, which is no GradScaler; give the two "
+                "different names",
+                node.lineno,
+                module,
+            )
+        return not foreign
+
+    def _others(self, module: Module, variable: Variable) -> list[Binding]:
+        """What the name is given that is no scaler, by what it is asked for: `scaler.fit_transform(rows)`."""
+        unknown = [
+            binding
+            for binding in module.bindings(variable)
+            if isinstance(binding.value, ast.Call) and not self._makes_scaler(module, binding.value)
+        ]
+        asked = [
+            node.value
+            for node in (module.walk(module.tree, ast.Attribute) if unknown else ())
+            if isinstance(node.value, ast.Name)
+            and module.variable(node.value) == variable
+            and not _METHODS.fullmatch(node.attr)
+        ]
+        proven = [reaching(module, node, variable) for node in asked]
+        return [binding for binding in unknown if [binding] in proven]
+
+    def _makes_scaler(self, module: Module, call: ast.Call) -> bool:
+        return bool(self.roles.role(module, call) & Role.SCALER) and self.roles.target(module, call) is None
 
     def _definition(self, module: Module, node: ast.expr) -> None:
         statement = module.statement(node)
@@ -173,8 +218,8 @@ class _Uses:
         elif isinstance(value, ast.IfExp) and _is_none(value.body):
             self.found.condition, value = (module, ast.UnaryOp(ast.Not(), value.test)), value.orelse
         if isinstance(value, ast.Call):
-            if not self.roles.role(module, value) & Role.SCALER or self.roles.target(module, value) is not None:
-                raise NotMigrated("how the GradScaler is made is not visible to the analysis", statement.lineno, module)
+            if not self._makes_scaler(module, value):
+                raise NotMigrated(NOT_VISIBLE, statement.lineno, module)
             self.found.definitions.append((module, value))
             guard = module.parents[statement]
             if isinstance(guard, ast.If) and statement in guard.body and self.found.condition is None:
@@ -182,7 +227,7 @@ class _Uses:
                 if not starts and all(self._sets_none(module, other) for other in guard.orelse):
                     self.found.condition = (module, guard.test)
         elif not _is_none(value) and not self.roles.role(module, value) & Role.SCALER:
-            raise NotMigrated("how the GradScaler is made is not visible to the analysis", statement.lineno, module)
+            raise NotMigrated(NOT_VISIBLE, statement.lineno, module)
         self.found.gone.append((module, statement))
 
     def _sets_none(self, module: Module, statement: ast.stmt) -> bool:
