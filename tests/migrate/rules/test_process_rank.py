@@ -73,6 +73,21 @@ def test_an_option_of_an_old_launcher_is_asked_of_the_accelerator():
         'parser = make()\n    parser.add_argument("--local_rank")\n    args = parser.parse_args()\n\n\n    def main():',
     )
     assert "use(accelerator.local_process_index)" in migrated(source)
+    named = source.replace("use(args.local_rank)", "use(torch.zeros(2, device=args.local_rank))")
+    assert "use(torch.zeros(2, device=accelerator.device))" in migrated(named)
+
+
+@pytest.mark.parametrize("move", ["to(args.local_rank)", "cuda(args.local_rank)"])
+def test_an_option_of_an_old_launcher_goes_with_the_move_that_names_it(move):
+    parsed = (
+        'parser = make()\n    parser.add_argument("--local_rank")\n    args = parser.parse_args()\n\n\n    def main():'
+    )
+    source = (
+        script().replace("def main():", parsed).replace("DDP(nn.Linear(2, 1).cuda()", f"DDP(nn.Linear(2, 1).{move}")
+    )
+    assert move in source
+    text = migrated(source)
+    assert "model = nn.Linear(2, 1)\n" in text and "local_process_index" not in text
 
 
 def test_a_variable_of_the_same_name_that_is_no_rank_stays():

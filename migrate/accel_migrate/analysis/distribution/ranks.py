@@ -135,9 +135,7 @@ class Ranks:
                 if attribute in _MAIN and _compared(module, node) is not None:
                     yield self._read(module, node, attribute, optional=True)
                 elif attribute in _MAIN and isinstance(parent, ast.keyword) and parent.arg == "device":
-                    yield Replacement(
-                        CODE, module, node, f"{ACCELERATOR}.device", "the number of a process is no device"
-                    )
+                    yield self._read(module, node, attribute)
 
     def _read(self, module: Module, read: ast.expr, attribute: str, optional: bool = False) -> Replacement:
         whole = _as_number(module, read)
@@ -151,6 +149,10 @@ class Ranks:
                 )
             if number == -1:
                 return _whether_launched(module, test, not equal, optional)
+        named = module.parents[whole]
+        if attribute in _MAIN and isinstance(named, ast.keyword) and named.arg == "device":
+            told = "the number of a process is no device"
+            return Replacement(CODE, module, whole, f"{ACCELERATOR}.device", told, optional)
         asked = f"{ACCELERATOR}.{attribute}"
         text = f"str({asked})" if _is_text(module, whole) else asked
         return Replacement(CODE, module, whole, text, "asks the Accelerator", optional)

@@ -294,7 +294,9 @@ class _Reader:
                 break
         if not self.keep_device:
             tied.check(modules, gone, found.dropped)
-        distribution, rebound = tidied(found.distribution, gone, device, passed, start.statement, given)
+        named = [move.device for move in (*found.dropped, *found.renamed) if move.device is not None]
+        lost = passed | {part for node in named for part in walk(node)}
+        distribution, rebound = tidied(found.distribution, gone, device, lost, start.statement, given)
         self._check_told(distribution, rebound, creation)
         prints = self._printed_once(
             found, printing(self.roles, self.graph, reach, start, modules, list(setup.uses)), modules
