@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 
 from accel_migrate.analysis.distribution.ranks import MAIN_NAME, environment_reads, rank_option
+from accel_migrate.analysis.values.imported import importers_of
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles, arguments_of
 from accel_migrate.flow.nodes import called_name, unparse
@@ -37,11 +38,16 @@ class RankFlow:
         self.numbers: set[Variable] = set()  # hold a rank, or what is computed from one
         # set by some processes only, or to another value there: by which statements; None: handed in
         self.chosen: dict[Variable, set[ast.stmt | None]] = {}
-        self.attributes: dict[str, bool] = {}  # of any object; whether by choice
+        # of any object, with the files that set them; whether by choice
+        self.attributes: dict[str, dict[Module, bool]] = {}
+        self._starters: dict[Module, set[Module]] = {}
         self.asking: dict[
             Function, set[int | None]
         ] = {}  # functions whose result depends on it; None: the whole result
         self.sites_of_some: set[Function] = set()  # functions that not every process calls
+        self._imports_by_name = any(
+            b"import_module" in m.source.data or b"__import__" in m.source.data for m in self.modules
+        )
         self._reads: set[ast.expr] = set()
         self._owner = {function: module for module in self.modules for function in module.functions}
         self._bindings = [found for module in self.modules for found in _bindings(module)]
@@ -171,7 +177,7 @@ class RankFlow:
                 dotted = module.qualified(call.func) or ""
                 option = rank_option(call)
                 if option is not None:
-                    self.attributes.setdefault(option.lstrip("-").replace("-", "_"), False)
+                    self.attributes.setdefault(option.lstrip("-").replace("-", "_"), {}).setdefault(module, False)
                 if dotted in _SPAWNS and call.args:
                     self._spawned(module, call.args[0])
                 if dotted.startswith("torch."):
@@ -215,8 +221,9 @@ class RankFlow:
 
     def _size(self) -> tuple[int, ...]:
         results = sum(len(parts) for parts in self.asking.values())
-        chosen = sum(self.attributes.values()) + sum(map(len, self.chosen.values()))
-        return len(self.numbers), len(self.attributes), chosen, results, len(self.sites_of_some)
+        attributes = [by_choice for files in self.attributes.values() for by_choice in files.values()]
+        chosen = sum(attributes) + sum(map(len, self.chosen.values()))
+        return len(self.numbers), len(attributes), chosen, results, len(self.sites_of_some)
 
     def _bound(self, module: Module, target: ast.expr, binding: Binding) -> None:
         if binding.kind in ("assign", "augment") and binding.value is not None:
@@ -243,7 +250,8 @@ class RankFlow:
         elif variable is not None:
             self.chosen.setdefault(variable, set()).add(chosen)
         if isinstance(target, ast.Attribute):
-            self.attributes[target.attr] = self.attributes.get(target.attr, False) or chosen is not None
+            files = self.attributes.setdefault(target.attr, {})
+            files[module] = files.get(module, False) or chosen is not None
 
     def _called(self, module: Module, call: ast.Call) -> None:
         target = self.roles.target(module, call)
@@ -280,16 +288,25 @@ class RankFlow:
         variable = module.variable(node)
         if any(_may_reach(module, chosen, node) for chosen in self.chosen.get(variable, ())):  # type: ignore[arg-type]
             return True
-        if isinstance(node, ast.Attribute) and self.attributes.get(node.attr, False):
+        files = self.attributes.get(node.attr, {}) if isinstance(node, ast.Attribute) else {}
+        set_by = [chosen for file, chosen in files.items() if file is module or self._run_together(file, module)]
+        if any(set_by):
             return True
         if by_choice:
             return False
-        if isinstance(node, ast.Attribute) and (node.attr in self.attributes or node.attr in _READ):
+        if set_by or (isinstance(node, ast.Attribute) and node.attr in _READ):
             return True
         unknown = variable is None or not module.bindings(variable)
         return (variable is not None and variable in self.numbers) or (
             unknown and bool(MAIN_NAME.search(unparse(node)))
         )
+
+    def _run_together(self, *files: Module) -> bool:
+        """Whether a run may load both files, so that one sees objects of the other: two scripts of a folder do not."""
+        for file in files:
+            if file not in self._starters:
+                self._starters[file] = {file, *importers_of(self.roles.project, file)}
+        return self._imports_by_name or not set.isdisjoint(*[self._starters[file] for file in files])
 
     def _compares(self, module: Module, node: ast.Compare) -> bool:
         parts = [node.left, *node.comparators]

@@ -17,13 +17,16 @@ from accel_migrate.source import Source
 HEAD = "import os, sys, argparse, builtins\nimport torch\nimport torch.distributed as dist\nimport torch.multiprocessing as mp\n"
 
 
-def guarded(text: str) -> bool:
+def guarded(text: str, **others: str) -> bool:
     """Whether only some processes come by the call of `meet()`."""
-    module = Module(Source.from_bytes(Path("train.py"), (HEAD + dedent(text)).encode()))
-    roles = Roles(Program([module]))
+    files = {"train": text, **others}
+    modules = [
+        Module(Source.from_bytes(Path(f"{name}.py"), (HEAD + dedent(text)).encode())) for name, text in files.items()
+    ]
+    roles = Roles(Program(modules))
     flow = RankFlow(roles, CallGraph(roles))
-    (call,) = [c for c in module.calls if isinstance(c.func, ast.Name) and c.func.id == "meet"]
-    return flow.on_some(module, call)
+    (call,) = [c for c in modules[0].calls if isinstance(c.func, ast.Name) and c.func.id == "meet"]
+    return flow.on_some(modules[0], call)
 
 
 @pytest.mark.parametrize(
@@ -84,3 +87,22 @@ def test_some_processes_only(text: str):
 )
 def test_all_processes(text: str):
     assert not guarded(text)
+
+
+READS = "class Runner:\n    def run(self):\n        if self.place == 0:\n            meet()\n"
+SETS = "class Other:\n    place = None\ndef fill(it):\n    it.place = dist.get_rank()\n"
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        {},
+        {"both": "import train\nimport other"},
+        {"both": "import train\nimport between", "between": "from other import fill"},
+        {"both": "import importlib\nimportlib.import_module(sys.argv[1])"},
+    ],
+)
+def test_an_attribute_is_the_rank_where_a_file_that_one_run_loads_sets_it(start: dict[str, str]) -> None:
+    assert guarded(READS, other=SETS, **start) is bool(start)
+    assert guarded("import other\n" + READS, other=SETS)
+    assert guarded(READS, other="import train\n" + SETS)
