@@ -77,6 +77,22 @@ class Side:
         return [(f, c) for f, c in made if (f.qualified(c.func) or "").startswith(("accel_runtime.", "accelerate."))]
 
     @cached_property
+    def kept_on_cpu(self) -> list[tuple[Module, ast.Call]]:
+        """`Accelerator(cpu=True)`."""
+        return [(file, call) for file, call in self.created if _keeps_to_cpu(call)]
+
+    @cached_property
+    def scripts_with_gpu(self) -> set[Module]:
+        """The scripts whose Accelerators may all choose a GPU."""
+        return self.scripts - self.scripts_of(self.kept_on_cpu)
+
+    def may_have_gpu(self, file: Module, node: ast.AST) -> bool:
+        """Whether a node may run in a process whose Accelerator may choose a GPU."""
+        if not self.kept_on_cpu or file in self.scripts_with_gpu:
+            return True
+        return file in self.imported_by(self.scripts_with_gpu) and not under_main(file, node)
+
+    @cached_property
     def wraps_models(self) -> bool:
         """Whether models are in a wrapper on several processes, as those of Accelerate are."""
         return any((file.qualified(call.func) or "").startswith("accelerate.") for file, call in self.created)
@@ -84,7 +100,10 @@ class Side:
     @cached_property
     def scripts(self) -> set[Module]:
         """The files that make an Accelerator when they are started, themselves or by what they import."""
-        return {each for file, call in self.created for each in scripts_that_run(self, file, call)}
+        return self.scripts_of(self.created)
+
+    def scripts_of(self, created: Iterable[tuple[Module, ast.Call]]) -> set[Module]:
+        return {each for file, call in created for each in scripts_that_run(self, file, call)}
 
     @cached_property
     def involved(self) -> set[Module]:
@@ -385,6 +404,11 @@ def _set_to(assigned: ast.Assign, name: str) -> ast.expr:
             named = [v for t, v in zip(target.elts, value.elts) if isinstance(t, ast.Name) and t.id == name]
             return named[0] if named else value
     return value
+
+
+def _keeps_to_cpu(made: ast.Call) -> bool:
+    told = {keyword.arg: keyword.value for keyword in made.keywords}
+    return isinstance(told.get("cpu"), ast.Constant) and told["cpu"].value is True  # type: ignore[attr-defined]
 
 
 def parameter_names(function: Function) -> list[str]:

@@ -43,14 +43,25 @@ def _found(evidence: Evidence) -> Found:
     if not side.created:
         return
     yield from _not_loaders(side)
-    told = [keyword for _, call in side.created for keyword in call.keywords if keyword.arg in ("cpu", "device")]
-    if any(isinstance(keyword.value, ast.Constant) and keyword.value.value is True for keyword in told):
-        yield from _moved_all_the_same(evidence)
-    else:
+    yield from _moved_all_the_same(evidence)
+    apart = [site for site in side.created if not side.scripts_of([site]) - side.scripts_with_gpu]
+    if not side.kept_on_cpu or not apart:
+        yield from _fed_by(evidence, side.created)
+        return
+    for file, node, message in _fed_by(evidence, apart):
+        if side.may_have_gpu(file, node):
+            yield file, node, message
+
+
+def _fed_by(evidence: Evidence, created: list[tuple[Module, ast.Call]]) -> Found:
+    """What these Accelerators would not bring to their device."""
+    side = evidence.after
+    told = [keyword for _, call in created for keyword in call.keywords if keyword.arg in ("cpu", "device")]
+    if not any(site in side.kept_on_cpu for site in created):
         yield from fed_from_the_cpu(evidence)
         yield from _cast_to_the_cpu(side)
     about_cuda = side.once(_about_cuda)
-    asked = [(file, keyword) for file, call in side.created for keyword in call.keywords if keyword in told]
+    asked = [(file, keyword) for file, call in created for keyword in call.keywords if keyword in told]
     by_machine = any(side.flows.place(file, keyword.value) in about_cuda for file, keyword in asked)
     if told and not by_machine:
         if all(keyword.arg == "cpu" for keyword in told):
@@ -84,11 +95,14 @@ def _not_loaders(side: Side) -> Found:
 
 def _moved_all_the_same(evidence: Evidence) -> Found:
     """An Accelerator that keeps to the CPU, though the script moved things to a GPU somewhere."""
-    paths = {file.path for file in evidence.after.involved}
-    for file, call, _, found in evidence.before.once(Devices).moves():
+    side = evidence.after
+    paths = {file.path for file in side.imported_by(side.scripts_of(side.kept_on_cpu))}
+    for file, call, _, found in evidence.before.once(Devices).moves() if paths else ():
         if file.path in paths and found - {"cpu"} and evidence.ran(file, call):
-            made = evidence.after.created[0]
-            yield *made, f"the Accelerator would keep to the CPU, and `{ast.unparse(call)[:60]}` may go to a GPU"
+            yield (
+                *side.kept_on_cpu[0],
+                f"the Accelerator would keep to the CPU, and `{ast.unparse(call)[:60]}` may go to a GPU",
+            )
             return
 
 

@@ -16,8 +16,8 @@ _MODULE_LEVEL = ("torch.device", "device")
 
 
 def find(project: Project) -> Iterator[Violation]:
-    made = [call for _, call in project.evidence.after.created]
-    if made and all(_keeps_to_cpu(call) for call in made):
+    side = project.evidence.after
+    if side.created and side.kept_on_cpu == side.created:
         return  # the Accelerator's device is the CPU as well
     for file in project.changed:
         had = list(_moves(file.before))
@@ -33,12 +33,6 @@ def find(project: Project) -> Iterator[Violation]:
                     CODE, file.path, 1, f"something that `{line}` sends to the CPU would no longer go there"
                 )
                 return
-
-
-def _keeps_to_cpu(made: ast.Call) -> bool:
-    """`Accelerator(cpu=True)`."""
-    told = {keyword.arg: keyword.value for keyword in made.keywords}
-    return isinstance(told.get("cpu"), ast.Constant) and told["cpu"].value is True  # type: ignore[attr-defined]
 
 
 class _Move(NamedTuple):

@@ -46,14 +46,18 @@ _TENSORS = (
 
 
 def find(project: Project) -> Iterator[Violation]:
+    for file, node, message in _found(project):
+        if project.evidence.after.may_have_gpu(file, node):
+            yield Violation(CODE, file.path, node.lineno, message)
+
+
+def _found(project: Project) -> Iterator[tuple[Module, ast.stmt | ast.expr, str]]:
     evidence = project.evidence
-    if not evidence.after.created or any(_keeps_to_cpu(call) for _, call in evidence.after.created):
+    if not evidence.after.created or (evidence.after.kept_on_cpu and not evidence.after.scripts_with_gpu):
         return
     before, after = evidence.before.once(Whereabouts), evidence.after.once(Whereabouts)
-    for file, left, message in _left_before_prepare(evidence):
-        yield Violation(CODE, file.path, left.lineno, message)
-    for file, call, message in run_before_their_move(evidence):
-        yield Violation(CODE, file.path, call.lineno, message)
+    yield from _left_before_prepare(evidence)
+    yield from run_before_their_move(evidence)
     for pair in project.files:
         old, new = evidence.before.file(pair.path), evidence.after.file(pair.path)
         if old is None or new is None or new not in evidence.after.involved:
@@ -69,7 +73,7 @@ def find(project: Project) -> Iterator[Violation]:
                 if not message or _takes_any(evidence.after, new, node) or _scatters(old, other):
                     continue
                 if evidence.after.runs(new, node):
-                    yield Violation(CODE, pair.path, node.lineno, message)
+                    yield new, node, message
 
 
 def _left_before_prepare(evidence: Evidence) -> Iterator[tuple[Module, ast.stmt, str]]:
@@ -131,11 +135,6 @@ def _makers(file: Module, call: ast.Call) -> list[str]:
     text = unparse(call.func)
     made = [n.value for n in file.walk(file.tree, ast.Assign) if unparse(n.targets[0]) == text]
     return [file.qualified(part.func) or "" for value in made for part in walk(value) if isinstance(part, ast.Call)]
-
-
-def _keeps_to_cpu(made: ast.Call) -> bool:
-    told = {keyword.arg: keyword.value for keyword in made.keywords}
-    return isinstance(told.get("cpu"), ast.Constant) and told["cpu"].value is True  # type: ignore[attr-defined]
 
 
 def _meetings(file: Module) -> dict[Key, list[ast.expr]]:

@@ -131,6 +131,30 @@ def test_an_accelerator_on_the_cpu_beside_a_device_with_a_number(device: str) ->
     assert "keep to the CPU" in message
 
 
+MAIN = "if __name__ == '__main__':\n"
+BESIDE = {"small.py": "from torch import nn\nclass Small(nn.Module):\n    pass\n" + MAIN + "    run(Small())\n"}
+ON_CPU = "from accel_runtime import Accelerator\n" + BESIDE["small.py"].replace(
+    "run(", "Accelerator(cpu=True).prepare("
+)
+LATER = "import torch\nfrom small import Small\nnet = Small().to('cuda')\nfor x in test:\n    net(x.to('cuda'))\n"
+
+
+def test_an_accelerator_on_the_cpu_that_another_script_makes_when_it_is_started() -> None:
+    before = {**BESIDE, "later.py": LATER}
+    top = TOP.format("").replace("prepare(net)", "prepare(Small())") + "from small import Small\n"
+    moved = top + "for x in test:\n    net(x.to(accelerator.device))\n"
+    assert not said("AM959", before, {"small.py": ON_CPU, "later.py": moved})
+    imported = ON_CPU.replace(MAIN, "if True:\n")  # where later.py imports it, that makes an Accelerator as well
+    assert any("keep to the CPU" in each for each in said("AM959", before, {"small.py": imported, "later.py": moved}))
+
+
+def test_a_batch_that_is_left_on_the_cpu_beside_a_script_that_keeps_to_it() -> None:
+    before = {**BESIDE, "later.py": LATER}
+    left = TOP.format("").replace("prepare(net)", "prepare(Small())") + "from small import Small\nnet(torch.zeros(3))\n"
+    assert said("AM959", {"later.py": "x = 1\n"}, {"later.py": left})
+    assert said("AM959", {**before, "later.py": "from small import Small\n"}, {"small.py": ON_CPU, "later.py": left})
+
+
 PARALLEL = "import torch\nfrom torch import nn\nnet = nn.DataParallel(net).cuda()\n"
 FED = TOP.replace("net = accelerator.prepare(net)", "net, train = accelerator.prepare(net, DataLoader(rows))").format(
     ""
