@@ -31,7 +31,7 @@ _RUN_OR_KEEP = frozenset({"open", "exec", "eval", "compile", "__import__", "map"
 _LOOKING = frozenset({"os.path.getsize", "os.path.getmtime", "os.path.getctime", "os.path.samefile"})
 _TEXTS = (
     "os.path.", "pathlib.", "re.", "logging.", "argparse.", "warnings.", "math.", "time.", "datetime.", "collections.", "tqdm.",
-    "json.dumps", "copy.", "sys.", "itertools.", "random.", "torch.manual_seed",
+    "json.dumps", "copy.", "sys.", "itertools.", "random.", "torch.manual_seed", "gym.make", "gymnasium.make",
 )  # fmt: skip
 _OF_SYSTEM = frozenset(
     {"os.makedirs", "os.mkdir", "os.chdir", "os.fspath", "os.getenv", "os.environ.get", "os.cpu_count"}
@@ -126,6 +126,9 @@ class PathUses:
                 return self._guards.of(file, call) is not None or self._does_nothing(file, call)
             case ast.If(body=body, orelse=rest):
                 return all(self._is_quiet(file, each) for each in (*body, *rest))
+            case ast.Try(body=body, handlers=handlers, orelse=rest, finalbody=last):
+                caught = [each for handler in handlers for each in handler.body]
+                return all(self._is_quiet(file, each) for each in (*body, *caught, *rest, *last))
             case ast.Pass() | ast.Raise():
                 return True
         return self._guards.of(file, statement) is not None

@@ -283,3 +283,26 @@ def test_a_sum_of_numbers_is_no_path(read: str) -> None:
     kept += f"for epoch in range(3):\n    {read}\n    accelerator.save(weights, f'{{folder}}/{{epoch}}.pt')\n"
     assert not said("AM962", "x = 1\n", kept)
     assert said("AM962", "x = 1\n", kept.replace(read, "np.load(folder + name)"))
+
+
+@pytest.mark.parametrize(
+    ("look", "wrong"),
+    [
+        ("if not os.path.exists(folder):\n    os.makedirs(folder)\n", False),
+        (
+            "if not os.path.exists(folder):\n    try:\n        os.mkdir(folder)\n    except OSError:\n        exit('no')\n",
+            False,
+        ),
+        (
+            "if not os.path.exists(folder):\n    try:\n        rows = load(folder)\n    except OSError:\n        exit('no')\n",
+            True,
+        ),
+        ("world = gym.make(name)\n", False),
+        ("world = games.make(name)\n", True),
+    ],
+)
+def test_a_folder_that_is_looked_for_to_be_made_and_a_name_that_is_no_path(look: str, wrong: bool) -> None:
+    top = "import os, gym, games\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\n"
+    top += "name = f'{options.game}-v1'\nfolder = os.path.join('runs', name)\n"
+    top += "if accelerator.is_main_process:\n    shutil.copy('all.yaml', folder)\n    keep(name)\n"
+    assert bool(said("AM962", "x = 1\n", top + look)) is wrong
