@@ -75,11 +75,13 @@ def replace_callee(source: Source, call: ast.Call, text: str) -> Replace:
     return Replace(source.start(call.func), source.end(call.func), text)
 
 
-def comment_above(source: Source, statement: ast.stmt) -> str:
-    """The comment lines that touch a statement from above, joined."""
+def comment_above(source: Source, statement: ast.stmt, parted: bool = False) -> str:
+    """The comment lines that touch a statement from above, joined; with `parted`, also behind blank lines."""
     lines: list[str] = []
     row = statement.lineno - 2
     starts = source.line_starts
+    while parted and row >= 0 and not source.text[starts[row] : starts[row + 1]].strip():
+        row -= 1
     while row >= 0:
         text = source.text[starts[row] : starts[row + 1]].strip()
         if not text.startswith("#"):

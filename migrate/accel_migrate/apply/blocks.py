@@ -86,6 +86,8 @@ class Blocks:
         removed = self.edits.removed.get(statement)
         if removed is not None and not removed.keep_comments:
             lines = without_last_comment(lines, removed.lines)
+        elif statement in self.edits.uncommented:
+            lines = without_last_comment(lines, self.edits.uncommented[statement])
         return lines
 
     def _line(self, statements: Sequence[ast.stmt], node: cst.SimpleStatementLine) -> list[cst.BaseStatement]:

@@ -42,10 +42,16 @@ def up_to_mark(lines: Sequence[cst.EmptyLine]) -> int:
 
 
 def without_last_comment(lines: list[cst.EmptyLine], most: int | None = None) -> list[cst.EmptyLine]:
-    """Without the comment block that touches the statement, or its last lines; a notebook's cell marks stay."""
+    """Without the comment block that touches the statement; or its last lines, also behind blank ones.
+
+    A notebook's cell marks stay.
+    """
     kept = list(lines)
+    while most and kept and kept[-1].comment is None:
+        kept.pop()
+    parted = len(kept)
     while (
-        len(lines) - len(kept) != most
+        parted - len(kept) != most
         and kept
         and kept[-1].comment is not None
         and not kept[-1].comment.value.startswith(KEPT_COMMENT)

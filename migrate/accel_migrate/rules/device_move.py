@@ -38,7 +38,7 @@ def _edits(module: Module, statement: ast.stmt, moves: list[Move]) -> list[Edit]
     source = module.source
     dropped = {move.call: move.receiver for move in moves if not move.kept}
     edits: list[Edit]
-    about_moving = lines_about_moving(comment_above(source, statement))
+    about_moving = lines_about_moving(comment_above(source, statement, parted=True))
     kept = _kept_containers(module, statement, dropped)
     if kept:
         edits = [*kept, *[_shortened(source, m) for m in moves if not _is_inside(source, m.call, kept)]]

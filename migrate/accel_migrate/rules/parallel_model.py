@@ -88,12 +88,17 @@ def _unmoved(value: ast.expr, moves: set[ast.Call] | None = None) -> ast.expr:
 
 
 def _untrue_comments(context: Context, statement: ast.stmt) -> Iterator[Uncomment]:
-    """Comments above the conditions around it that speak of the wrapper by its name."""
+    """Comments above the conditions around it that speak of the wrapper by its name, or of several GPUs above nothing else."""
+    inner: ast.AST = statement
+    alone = True
     for parent in context.module.ancestors(statement):
         if not isinstance(parent, ast.If):
             break
-        if "DataParallel" in comment_above(context.module.source, parent):
+        above = comment_above(context.module.source, parent)
+        alone = alone and parent.body == [inner] and not parent.orelse
+        if "DataParallel" in above or (alone and _SPEAKS_OF_WRAPPING.search(above)):
             yield Uncomment(parent)
+        inner = parent
 
 
 _SPLIT = (

@@ -127,3 +127,33 @@ def test_the_model_of_a_trainer_is_no_part_of_a_model() -> None:
     source = source.replace("= DDP(model,", "= DDP(self.model,")
     assert "DDP" not in migrated(source)
     assert "lose the `module.`" not in " ".join(notes(source))
+
+
+def test_comments_of_what_goes_go_with_it_also_behind_a_blank_line():
+    source = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 1)
+
+# Move to GPU
+
+model = model.to(device)
+
+# Handle multi-gpu if desired
+if device.type == "cuda" and torch.cuda.device_count() > 1:
+    model = nn.DataParallel(model)
+
+# The rest
+
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(TensorDataset(torch.randn(40, 4), torch.randn(40, 1)), batch_size=8)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    assert "model = nn.Linear(4, 1)\n\n# The rest\n\noptimizer" in migrated(source)
