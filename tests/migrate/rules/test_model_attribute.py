@@ -317,6 +317,13 @@ def test_says_that_two_models_share_a_layer(built: str):
     assert "reader and writer share this layer" in message and "the run stops at prepare()" in message
 
 
-@pytest.mark.parametrize("built", [APART, f"{APART}\nwriter.size = reader.size"])
+WARMED = (
+    "def warmed(net):\n    net.train()\n    return net\n"
+    "reader = Reader(nn.Embedding(20, 8))\nwriter = Writer(nn.Embedding(20, 8))\n"
+    "reader = warmed(reader)\nwriter = warmed(writer)"
+)
+
+
+@pytest.mark.parametrize("built", [APART, f"{APART}\nwriter.size = reader.size", WARMED])
 def test_says_nothing_of_models_that_share_no_layer(built: str):
     assert "AM105" not in codes(TWO.format(built=built))

@@ -33,7 +33,7 @@ def shared_layers(script: Script, training: Training) -> Iterator[Shared]:
                 owner = _owner(module, name, named)
                 if owner is not None and named[owner] != built.text and _is_layer(script, name, owner):
                     yield Shared(module, name, (named[owner], built.text))
-                elif variable is not None and script.roles.of(variable) & Role.MODEL and variable not in named:
+                elif variable is not None and variable not in named and _is_one_model(script, module, variable):
                     first = given.setdefault(variable, built.text)
                     if first != built.text:
                         yield Shared(module, name, (first, built.text))
@@ -42,6 +42,12 @@ def shared_layers(script: Script, training: Training) -> Iterator[Shared]:
             into, taken = _owner(module, node.targets[0], named), _owner(module, node.value, named)
             if into is not None and taken is not None and into != taken and _is_layer(script, node.value, taken):
                 yield Shared(module, node.value, (named[taken], named[into]))
+
+
+def _is_one_model(script: Script, module: Module, variable: Variable) -> bool:
+    """Whether a name is that of one model wherever it is read; that of a parameter is of whatever is handed over."""
+    handed = any(binding.kind == "parameter" for binding in module.bindings(variable))
+    return bool(script.roles.of(variable) & Role.MODEL) and not handed
 
 
 def _owner(module: Module, node: ast.expr, models: dict[Variable, str]) -> Variable | None:
