@@ -16,6 +16,7 @@ from accel_migrate.flow.program import Definition, default_of
 from accel_migrate.flow.scopes import Function, Module, Scope, Variable
 
 NAME = "accelerator"
+_Call = tuple[Function | None, ast.AST]  # what is called, and where
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,9 +161,10 @@ def _extended(
     """The reach with one more place, and with all callers on the way to it."""
     parameters = dict(reach.parameters)
     extended = replace(reach, parameters=parameters)
-    pending: list[tuple[Module, ast.AST, Function | None]] = [(module, node, None)]
+    # Each with the function that is called there, and the call by which one file runs what is in another.
+    pending: list[tuple[Module, ast.AST, Function | None, _Call]] = [(module, node, None, (None, node))]
     while pending:
-        module, node, called = pending.pop()
+        module, node, called, entry = pending.pop()
         function = module.scope(node).function
         device = _device_parameter(roles, graph, module, function) if function is not None and not keep_device else None
         if extended.spelled(module, node) is not None and (
@@ -175,7 +177,8 @@ def _extended(
         if function is extended.creation.node:
             continue
         if function is None:
-            raise _unnamed(roles, extended, called) or _too_far_out(extended, module, node, called)
+            far = (called, node) if module is extended.creation.module else entry
+            raise _unnamed(roles, extended, called) or _too_far_out(extended, module, *far)
         sites = graph.sites.get(function, [])
         if not sites:
             raise NotMigrated(_not_called(roles, module, function), function.lineno, module)
@@ -184,7 +187,7 @@ def _extended(
         if scaler is not None and default_of(function, scaler) is not None:
             scaler = None  # with a default it may be left out of a call, and the Accelerator may not
         parameters[function] = NewParameter(module, function, device, scaler)
-        pending += [(caller, call, function) for caller, call in sites]
+        pending += [(caller, call, function, entry if caller is module else (function, call)) for caller, call in sites]
     return extended
 
 
@@ -225,14 +228,15 @@ def _unnamed(roles: Roles, reach: Reach, called: Function | None) -> NotMigrated
     return None
 
 
-def _too_far_out(reach: Reach, module: Module, node: ast.AST, called: Function | None) -> NotMigrated:
+def _too_far_out(reach: Reach, module: Module, called: Function | None, node: ast.AST) -> NotMigrated:
     """Why code outside of all functions, that of another script perhaps, cannot have the Accelerator."""
-    line = getattr(node, "lineno", 1)
+    line, home, function = getattr(node, "lineno", 1), reach.creation.module, module.scope(node).function
     what = f"{called.name}() needs the Accelerator and is called" if called is not None else "the Accelerator is needed"
-    made = getattr(reach.creation.node, "name", None) or reach.creation.module.source.path.name
-    where = f"in {made}()" if reach.creation.function is not None else f"in {made}"
-    here = "outside of all functions" + ("" if module is reach.creation.module else f" of {module.source.path.name}")
-    return NotMigrated(f"{what} {here} (line {line}), and it is made {where}, which that does not see", line, module)
+    here = f"in {function.name}()" if function is not None else "outside of all functions"
+    made = f"in {name}()" if (name := getattr(reach.creation.node, "name", "")) else f"in {home.source.path.name}"
+    if module is not home:
+        here, made = f"{here} of {module.source.path.name}", f"{made} of {home.source.path.name}" if name else made
+    return NotMigrated(f"{what} {here} (line {line}), where there is none: it is made {made}", line, module)
 
 
 def _device_parameter(roles: Roles, graph: CallGraph, module: Module, function: Function) -> str | None:

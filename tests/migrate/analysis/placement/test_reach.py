@@ -166,3 +166,17 @@ def test_a_global_device_that_other_methods_read_stays_global(sample: str) -> No
 def test_a_global_device_that_only_the_trainer_moved_by_goes() -> None:
     found = training(TRAINER.replace("{sample}", "x"))
     assert found.reach.by_class is not None and not found.needs_device
+
+
+def test_says_where_another_script_calls_what_needs_it() -> None:
+    text = script("model, device, loader, optimizer", "train(model, device, loader, optimizer)").replace(
+        "\nmain()\n", "\nif __name__ == '__main__':\n    main()\n"
+    )
+    other = "# seeds.py\nfrom train import train\ndef start():\n    train(1, 2, 3, 4)\nstart()\n"
+    assert refusal(text, other).startswith(
+        "train() needs the Accelerator and is called in start() of seeds.py (line 4), where there is none: it is made in "
+        "main() of train.py"
+    )
+    assert "is called outside of all functions of seeds.py (line 3)" in refusal(
+        text, "# seeds.py\nfrom train import train\ntrain(1, 2, 3, 4)\n"
+    )
