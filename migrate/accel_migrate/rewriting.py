@@ -285,11 +285,16 @@ def _result(
     path = source.path
     said = left.get(path, Left())
     told = Left(list(said.notes), list(said.reasons), list(said.refused))
+    elsewhere: dict[str, list[str]] = {}
     for loop, why in taken.items():
         told.refused += [change for change in loop.found(path) if change not in changes]
-        if loop.path == path or (loop.applied.get(path) and not changes):
-            line = loop.line if loop.path == path else min(change.line for change in loop.applied[path])
-            told.add(line, why.reason, why.detail)
+        if loop.path == path:
+            told.add(loop.line, why.reason, why.detail)
+        elif loop.applied.get(path) and not changes:
+            elsewhere.setdefault(why.reason, []).append(loop.path.name)
+    for reason, files in elsewhere.items():
+        names = ", ".join(dict.fromkeys(files))
+        told.reasons.append(f"it changes with a training loop of {names}, which is left as it was: {reason}")
     every = [*told.notes, *[note for loop in kept for note in loop.notes.get(path, ())]]
     notes = folded(sorted(dict.fromkeys(every), key=lambda n: (n.line, n.column, n.code)))
     refused = [*told.refused, *[change for loop in kept for change in loop.refused.get(path, ())]]

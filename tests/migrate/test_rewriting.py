@@ -47,6 +47,8 @@ def test_a_broken_result_takes_back_its_loop_in_every_file() -> None:
     assert note.code == "AM901" and "AM950" in note.message and "`print(missing)`" in note.message
     assert "please report" in note.detail
     assert done["one.py"].refused == (broken,) and done["two.py"].refused == (fine,)
+    # It has no training loop to speak of.
+    assert not done["two.py"].notes and "a training loop of one.py, which is left" in done["two.py"].reason
     assert "AM950" in done["two.py"].reason
 
 
