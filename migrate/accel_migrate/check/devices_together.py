@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, step_of
@@ -60,8 +60,10 @@ def _found(evidence: Evidence) -> Found:
     kept = {move for file, move, _, _ in devices.moves() if move in first and not _is_prepared(side, file, move)}
     for file, call in side.created:
         yield from _moved_before(side, file, call, first)
-        for site in _on_the_way(side, file, call):
-            yield from _moved_before(side, site.file, site.call, kept)
+        way = _on_the_way(side, file, call)
+        for site in way:
+            # What runs before the Accelerator is made inside of another call on the way is looked at there.
+            yield from _moved_before(side, site.file, site.call, kept, {other.call for other in way})
 
 
 def _on_the_way(side: Side, file: Module, call: ast.Call) -> list[Site]:
@@ -80,30 +82,33 @@ def _is_prepared(side: Side, file: Module, move: ast.Call) -> bool:
     return any(side.flows.place(at, each) in reached for at, call in side.asked("prepare") for each in call.args)
 
 
-def _moved_before(side: Side, file: Module, call: ast.Call, first: set[ast.Call]) -> Found:
+def _moved_before(
+    side: Side, file: Module, call: ast.Call, first: set[ast.Call], but: Container[ast.Call] = ()
+) -> Found:
     """Moves to "the" GPU that run before the Accelerator gives each process its own."""
     scope = file.scope(call).frame
     graph = side.graph(scope)
     made = step_of(file, call, graph)
     for other, node in side.calls:
-        if other is not file or file.scope(node).frame is not scope or made is None:
+        if other is not file or file.scope(node).frame is not scope or made is None or node in but:
             continue
         step = step_of(file, node, graph)
         if step is None or step is made or graph.dominates(made, step) or not graph.reachable(step, made):
             continue
-        if node in first or any(_reaches_cuda(side, each, first, set()) for each in side.flows.callees.get(node, ())):
-            yield file, node, f"`{unparse(node)[:60]}` would go to the first GPU before the Accelerator chooses one"
+        move = _first_move(side, node, first, set())
+        if move is not None:
+            by = "" if move is node else f", which `{unparse(node)[:40]}` runs,"
+            yield file, node, f"`{unparse(move)[:60]}`{by} would go to the first GPU before the Accelerator chooses one"
 
 
-def _reaches_cuda(side: Side, function: Function, first: set[ast.Call], seen: set[Function]) -> bool:
-    if function in seen:
-        return False
-    seen.add(function)
-    inside = [node for node in walk(function) if isinstance(node, ast.Call)]
-    return any(
-        node in first or any(_reaches_cuda(side, f, first, seen) for f in side.flows.callees.get(node, ()))
-        for node in inside
-    )
+def _first_move(side: Side, call: ast.Call, first: set[ast.Call], seen: set[Function]) -> ast.Call | None:
+    """The call itself, or one that it runs."""
+    if call in first:
+        return call
+    new = [function for function in side.flows.callees.get(call, ()) if function not in seen]
+    seen.update(new)
+    inside = [node for function in new for node in walk(function) if isinstance(node, ast.Call)]
+    return next((move for node in inside if (move := _first_move(side, node, first, seen)) is not None), None)
 
 
 def _chosen_alike(told: set[str], own: set[str]) -> bool:

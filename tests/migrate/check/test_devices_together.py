@@ -310,6 +310,36 @@ def test_what_goes_to_the_first_gpu_before_a_trainer_makes_the_accelerator() -> 
         "AM956", "x = 1\n", TRAINER.replace("BEFORE", "schedule = Schedule(torch.nn.Linear(1, 1), 'cuda')")
     )
     assert "would go to the first GPU before the Accelerator chooses one" in message
+    assert message.startswith(
+        "`torch.linspace(0, 1, 10).to(device)`, which `Schedule(torch.nn.Linear(1, 1), 'cuda')` runs"
+    )
+
+
+AGAIN = """
+import torch
+from accel_runtime import Accelerator
+
+def show(net, device):
+    net(torch.zeros(1).to(device))
+
+def train():
+    accelerator = Accelerator()
+    net = accelerator.prepare(torch.nn.Linear(1, 1))
+    show(net, accelerator.device)
+
+train()
+BETWEEN
+train()
+
+def apart():
+    show(other, torch.device("cuda"))
+"""
+
+
+def test_a_training_before_another_has_an_accelerator_of_its_own() -> None:
+    assert not said("AM956", "x = 1\n", AGAIN.replace("BETWEEN", ""))
+    (message,) = said("AM956", "x = 1\n", AGAIN.replace("BETWEEN", "apart()"))
+    assert message.startswith("`torch.zeros(1).to(device)`, which `apart()` runs, would go to the first GPU")
 
 
 def test_a_model_on_the_first_gpu_is_taken_to_the_right_one_by_prepare() -> None:
