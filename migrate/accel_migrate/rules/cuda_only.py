@@ -27,6 +27,7 @@ def find(context: Context) -> Iterator[Change]:
     module, training = context.module, context.training
     yield from _named_gpus(context)
     yield from _moves_that_stay(context)
+    yield from _device_that_stays(context)
     for node in module.walk(module.tree, ast.Call, ast.Attribute):
         if isinstance(node, ast.Call) and module.qualified(node.func) in _CALLS and not _is_guarded(module, node):
             what = f"{unparse(node.func)}() needs a CUDA GPU"
@@ -96,6 +97,37 @@ def _moves_that_stay(context: Context) -> Iterator[Change]:
         )
         place = next((call for owner, call in staying if owner is module), training.place.after)
         yield change(CODE, place, message, loop=training.index, safety=Safety.NOTE)
+
+
+def _device_that_stays(context: Context) -> Iterator[Change]:
+    """`Net(config.device)`, where moves to `config.device` went to the Accelerator: another file goes on choosing it."""
+    script, training = context.script, context.training
+    moves = [move for move in (*training.dropped, *training.kept) if move.device is not None]
+    replaced = {move.device for move in moves if training.accelerator(move.module, move.call) is not None}
+    chosen = {move.module.qualified(move.device) for move in moves if move.device is not None} - {None}
+    if training.place.module is not context.module or training.start.device or not chosen:
+        return
+    for module in loaded_with(script.project, context.module, training.place.after):
+        for node in module.walk(module.tree, ast.Name, ast.Attribute):
+            if module.qualified(node) not in chosen or not _is_handed(module, node):
+                continue
+            if node in replaced or node in training.gone or not may_run(script, training, module, node):
+                continue
+            message = (
+                f"`{unparse(node)}` ({module.source.path.name}:{node.lineno}) is still the script's own choice, whatever the "
+                "Accelerator's device is: on a machine with a GPU, with `accel launch --cpu`, this fails; hand over "
+                "accelerator.device"
+            )
+            place = node if module is context.module else training.place.after
+            yield change(CODE, place, message, loop=training.index, safety=Safety.NOTE)
+            return
+
+
+def _is_handed(module: Module, node: ast.expr) -> bool:
+    """Whether a call gets a device, to put something on it or to keep it."""
+    above = module.parents[node]
+    call = module.parents[above] if isinstance(above, ast.keyword) else above
+    return isinstance(call, ast.Call) and call.func is not node and unparse(call.func) not in ("print", "str")
 
 
 def _is_guarded(module: Module, node: ast.AST) -> bool:

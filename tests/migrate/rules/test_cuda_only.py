@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from accel_migrate.pipeline import migrate
+from accel_migrate.plan import Status
 from accel_migrate.source import Source
 
 from tests.migrate.rules.scripts import training
@@ -39,3 +40,47 @@ def test_nothing_is_said_of_what_follows_or_asks_first(body: str):
 
 def test_nothing_is_said_of_a_function_that_does_not_run():
     assert told("def penalty(x):\n    return x.mean()\ndef show(x):\n    return x.cuda()\n") == []
+
+
+CHOSEN = 'import torch\nwhere = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+SCRIPT = """import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+{imported}
+
+
+class Net(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.layer, self.device = nn.Linear(4, 4), device
+
+    def forward(self, x):
+        return self.layer(x) * torch.ones(4, device=self.device)
+
+
+rows = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8)
+net = {made}
+net.to({named})
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for (x,) in rows:
+    loss = net(x.to({named})).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print({named})
+"""
+
+
+@pytest.mark.parametrize(
+    ("imported", "named"), [("import settings", "settings.where"), ("from settings import where", "where")]
+)
+def test_says_that_a_device_of_another_file_is_handed_on_as_it_is(imported: str, named: str) -> None:
+    assert f"`{named}` (train.py:17) is still the script's own choice" in _said(imported, named, f"Net({named})")
+    assert not _said(imported, named, "nn.Linear(4, 4)")
+
+
+def _said(imported: str, named: str, made: str) -> str:
+    files = {"train.py": SCRIPT.format(imported=imported, named=named, made=made), "settings.py": CHOSEN}
+    result, _ = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()])
+    assert result.status is Status.MIGRATED, result.reason
+    return "".join(note.message for note in result.notes if note.code == "AM204")
