@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.moves.devices import Move
 from accel_migrate.analysis.trainings.bookkeeping import names_device
-from accel_migrate.edits import change, opening_bracket, replace_node
+from accel_migrate.edits import change, drop_method, opening_bracket, replace_node
 from accel_migrate.plan import Change, Edit, Replace
 from accel_migrate.rule import Context, Rule
 from accel_migrate.source import Source
@@ -18,8 +18,15 @@ CODE = "AM202"
 def find(context: Context) -> Iterator[Change]:
     module, training = context.module, context.training
     source = module.source
+    again = {move.receiver for move in training.kept}
     for move in training.kept:
-        if move.module is not module or names_device(move, training.distribution):
+        if move.module is not module:
+            continue
+        if move.call in again and not move.kept:  # `x.cuda().to(rank)`
+            gone = [drop_method(source, move.call)]
+            yield change(CODE, move.call, "the move behind it is enough", gone, loop=training.index)
+            continue
+        if names_device(move, training.distribution):
             continue
         spelled = training.accelerator(module, move.call)
         if spelled is not None:

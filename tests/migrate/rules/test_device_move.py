@@ -274,3 +274,19 @@ def test_a_batch_of_a_loader_that_took_the_name_of_the_prepared_one_is_moved(rea
     again = f"loader = DataLoader(data, batch_size=1)\n{read}\nprint(model(shown.to(device)).shape)\n"
     result = migrated(BEFORE.format(lines="") + again)
     assert "model(shown.to(device))" in result and 'model(batch["x"]).sum()' in result
+
+
+@pytest.mark.parametrize(
+    ("moved", "after"),
+    [
+        ("torch.randn(4).cuda().to(device)", "torch.randn(4).to(device)"),
+        ("torch.randn(4).to(device).cuda()", "torch.randn(4).to(device)"),
+        ("(one + other).cuda(non_blocking=True).to('cuda:0')", "(one + other).to(device)"),
+        ("one.cuda().float().to(device)", "one.to(device).float().to(device)"),
+        ("one.to(device, half).cuda()", "one.to(device, half).to(device)"),
+        ("one.cpu().to(device)", "one.cpu().to(device)"),
+    ],
+)
+def test_what_is_moved_twice_in_a_row_is_moved_once(moved: str, after: str) -> None:
+    text = migrated(BEFORE.format(lines=f"noise = {moved}")).replace("(accelerator.device", "(device")
+    assert f"    noise = {after}\n" in text
