@@ -1441,6 +1441,54 @@ def test_a_figure_is_averaged_where_it_is_handed_over_and_not_again() -> None:
     assert migrated(kept).count("value = accelerator.reduce(") == 2
 
 
+EPOCHS = """
+    import numpy as np
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    def epoch(model, loader, optimizer):
+        losses = []
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = nn.functional.mse_loss(model(x), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return np.mean(losses)
+
+    loader = DataLoader(data, batch_size=4)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+    best = np.inf
+    for _ in range(3):
+        figure = epoch(model, loader, optimizer)
+        scheduler.step(figure)
+        if figure < best:
+            print({shown})
+            torch.save(model.state_dict(), "best.pt")
+            best = figure
+"""
+
+
+@pytest.mark.parametrize(
+    ("shown", "once"),
+    [
+        ("'best: {:.4f}'.format(figure)", True),
+        ("'{:5.1f} %, {:.2e}'.format(figure, best)", True),
+        ("f'best: {figure:.4f}'", True),
+        ("'best: {}'.format(figure)", False),  # as numpy writes it
+        ("'{:.4f} {}'.format(1.0, figure)", False),
+        ("text.format(figure)", False),
+    ],
+)
+def test_a_figure_that_is_shown_with_digits_is_averaged_once(shown, once):
+    after = migrated(EPOCHS.replace("{shown}", shown))
+    averaged = "figure = accelerator.reduce(torch.tensor(float(figure), dtype=torch.float64), "
+    assert (averaged in after and after.count("reduce(") == 1) is once
+
+
 MASKED = """import numpy as np
 import torch
 from torch import nn

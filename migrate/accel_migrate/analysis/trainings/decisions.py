@@ -8,6 +8,7 @@ says the same. Whether a selection of a batch is empty is no such figure, and st
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -418,6 +419,9 @@ def _takes_number(reader: ast.AST, plain: bool, tensor: bool) -> bool:
             return not any(isinstance(op, ast.In | ast.NotIn) for op in ops)
         case ast.FormattedValue(format_spec=ast.JoinedStr(values=[ast.Constant(value=str(spec))])):
             return spec.endswith(("f", "e", "g", "%"))
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format")):
+            fields = re.findall(r"{[^{}]*}", text)
+            return bool(fields) and all(re.search(r":[^{}]*[feg%]}$", each) for each in fields)
         case ast.BinOp(op=ast.Div()):
             return plain
         case ast.Attribute(attr=name):
