@@ -29,6 +29,14 @@ def built(source: str, loss: str = "model(x).pow(2).mean()") -> str:
     return training(functions=source, loss=loss).replace("model = nn.Linear(3, 2)", "model = Net()")
 
 
+@pytest.mark.parametrize("run", ["nn.Sequential(Net(), nn.ReLU())", "nn.ModuleList([Net()])[0]"])
+def test_names_weights_that_a_layer_of_a_container_sets_from_its_first_batch(run: str):
+    does = "if self.begun.item() == 0:\n    self.shift.data.copy_(-z.mean(0))\nz = z + self.shift"
+    keeps = "self.shift, self.begun = nn.Parameter(torch.zeros(2)), torch.tensor(0)"
+    source = built(module(keeps, does)).replace("model = Net()", f"model = {run}")
+    assert "`self.shift`" in noted(source, "AM811")
+
+
 @pytest.mark.parametrize(
     "update",
     [

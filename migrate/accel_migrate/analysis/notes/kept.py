@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from accel_migrate.analysis.processes.local import Locality
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.loss_path import LossPath
+from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import children
 from accel_migrate.flow.once import once
@@ -78,11 +79,20 @@ class _Path(LossPath):
         self.read: set[Variable] = set()
         self.functions: dict[Function, Module] = {}
         super().__init__(roles, graph, backwards)
+        for model in list(self.models):  # what a `Sequential` or a list of layers runs
+            for part in made_of(roles, graph, model):
+                forward = roles.project.method(part, "forward") if isinstance(part.node, ast.ClassDef) else None
+                if forward is not None:
+                    self._enter(forward, 0)
 
     def _call(self, module: Module, call: ast.Call, depth: int) -> None:
         super()._call(module, call, depth)
         target = _called(self.roles, module, call)
-        if target is not None and target.node not in self.functions:
+        if target is not None:
+            self._enter(target, depth)
+
+    def _enter(self, target: Definition, depth: int) -> None:
+        if target.node not in self.functions:
             self.functions[target.node] = target.module  # type: ignore[index]
             for value in target.returned:
                 self._visit(target.module, value, depth + 1)

@@ -25,7 +25,9 @@ def not_analysed(script: Script, training: Training) -> Iterator[Unseen]:
         for node in module.walk(module.tree, ast.Name):
             if node.id in told or not isinstance(node.ctx, ast.Load) or not is_unseen(script.project, module, node):
                 continue
-            whole = _whole(module, node)
+            *inner, whole = _chain(module, node)
+            if any(not is_unseen(script.project, module, part) for part in (*inner, whole)):
+                continue  # `parts` of `parts.nets.Net`, a folder without a file of its own
             if training.flow.only_main(module, node) or not may_run(script, training, module, node):
                 continue
             if _runs(module, whole):
@@ -39,12 +41,12 @@ def run_by(script: Script, training: Training) -> list[Module]:
     return list(dict.fromkeys([*training.modules, *brought_by(script.project, training.modules), *callers]))
 
 
-def _whole(module: Module, name: ast.expr) -> ast.expr:
-    """`drawing.save` of its `drawing`."""
+def _chain(module: Module, name: ast.expr) -> Iterator[ast.expr]:
+    """`drawing` and `drawing.save` of its `drawing`, the whole of it last."""
+    yield name
     parent = module.parents[name]
-    while isinstance(parent, ast.Attribute) and parent.value is name:
-        name, parent = parent, module.parents[parent]
-    return name
+    if isinstance(parent, ast.Attribute) and parent.value is name:
+        yield from _chain(module, parent)
 
 
 def _runs(module: Module, node: ast.expr) -> bool:
