@@ -553,6 +553,13 @@ def test_tells_statistics_of_a_model_that_is_looked_up_by_its_name(looked_up: st
     assert [("net.py:5" in note.message) for note in notes] == [True]
 
 
+def test_tells_statistics_of_a_model_that_is_looked_up_and_built_of_another_file():
+    layers = "from torch import nn\n\n\ndef layers():\n    return nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))\n"
+    net = "from layers import layers\n\n\ndef small():\n    return layers()\n"
+    script = training(functions="import net\nname = 'small'\n").replace("= nn.Linear(3, 2)", "= net.__dict__[name]()")
+    assert ["layers.py:5" in each for each in messages("AM804", train=script, net=net, layers=layers)] == [True]
+
+
 SHUFFLED = """
 class Files(torch.utils.data.Dataset):
     def __init__(self):

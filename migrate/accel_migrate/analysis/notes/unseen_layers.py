@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.unseen import Unseen
 from accel_migrate.analysis.values.contents import contents
+from accel_migrate.analysis.values.imported import brought_by
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.made_of import built_by, made_of
 from accel_migrate.analysis.values.roles import Roles
@@ -72,6 +73,7 @@ def looked_up(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Modul
                     path = each.source.path
                     package = path.parent if path.name == "__init__.py" else None
                     yield each
+                    yield from brought_by(project, [each])
                     yield from (other for other in project.modules if package in other.source.path.parents)
 
 
