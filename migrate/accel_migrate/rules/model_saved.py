@@ -83,6 +83,12 @@ def _as_it_is(context: Context, model: ast.expr) -> Change:
         "the file holds the model as an object: where its weights are sharded, by FSDP or ZeRO 3, no process has all of "
         "them, and the run stops here with an error; save model.state_dict() for those"
     )
+    wrappings = context.training.distribution.wrappings
+    if wrappings and not (isinstance(model, ast.Attribute) and model.attr == "module"):
+        kind = "DataParallel" if wrappings[0].is_data_parallel else "DistributedDataParallel"
+        message += (
+            f"; files that were saved so far may hold it inside a {kind}: of such a file take the object's .module"
+        )
     return change(CODE, model, message, loop=context.training.index, safety=Safety.NOTE)
 
 
@@ -218,7 +224,9 @@ def _whole_models(context: Context, save: Save) -> Iterator[tuple[Module, ast.ex
     training, roles = context.training, context.script.roles
     for module, value in contents(context.script.graph, save.module, save.value) if save.value is not None else ():
         model = itself(value)
-        variable = module.variable(model) if isinstance(model, ast.Name | ast.Attribute) else None
+        inner = isinstance(model, ast.Attribute) and model.attr == "module" and not training.wraps_models
+        named = model.value if inner and training.distribution.wrappings else model  # type: ignore[attr-defined]
+        variable = module.variable(named) if isinstance(named, ast.Name | ast.Attribute) else None
         if variable not in training.storage.models or not roles.of(variable) & Role.MODEL:
             continue
         parent = module.parents[value]

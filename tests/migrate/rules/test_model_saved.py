@@ -79,6 +79,12 @@ def test_notes_a_model_that_is_saved_as_an_object():
     assert not [note for note in notes(training(after='torch.save(model.state_dict(), "m.pt")')) if "sharded" in note]
 
 
+@pytest.mark.parametrize(("saved", "told"), [("model", True), ("model.module", False)])
+def test_says_that_objects_saved_so_far_are_inside_of_a_wrapper(saved: str, told: bool):
+    source = training(ready="model = nn.DataParallel(model)", after=f"torch.save({saved}, 'm.pt')")
+    assert ("may hold it inside a DataParallel" in noted(source, "AM501")) == told
+
+
 def test_hands_the_accelerator_to_a_function_that_saves():
     helper = "import torch\ndef keep(net, path):\n    torch.save(net.state_dict(), path)\n"
     main = f"def main():\n{indent(training(after='keep(model, path)'), '    ')}\nmain()\n"
