@@ -298,11 +298,12 @@ def test_a_sum_of_numbers_is_no_path(read: str) -> None:
             True,
         ),
         ("world = gym.make(name)\n", False),
+        ("zone = pytz.timezone(name)\n", False),
         ("world = games.make(name)\n", True),
     ],
 )
 def test_a_folder_that_is_looked_for_to_be_made_and_a_name_that_is_no_path(look: str, wrong: bool) -> None:
-    top = "import os, gym, games\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\n"
+    top = "import os, gym, games, pytz\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\n"
     top += "name = f'{options.game}-v1'\nfolder = os.path.join('runs', name)\n"
     top += "if accelerator.is_main_process:\n    shutil.copy('all.yaml', folder)\n    keep(name)\n"
     assert bool(said("AM962", "x = 1\n", top + look)) is wrong
