@@ -86,7 +86,9 @@ class Program(Lookup):
             dotted: list[str] = []
             for node in importer.walk(importer.tree, ast.Import, ast.ImportFrom):
                 if isinstance(node, ast.Import):
-                    dotted += [name for alias in node.names for name in (alias.name.partition(".")[0], alias.name)]
+                    for name in (alias.name for alias in node.names):
+                        first = name.partition(".")[0]
+                        dotted += [first, f"{first}.__init__", name]  # the package also where a file in it has its name
                 elif isinstance(node, ast.ImportFrom):
                     base = "." * node.level + (node.module or "")
                     inner = base if base.endswith(".") else f"{base}."

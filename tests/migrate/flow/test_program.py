@@ -64,6 +64,19 @@ def test_files_that_pass_a_name_on_in_a_circle_end() -> None:
     assert _home(files, "one.it") is not None
 
 
+def test_imports_the_package_where_a_file_in_it_has_its_name() -> None:
+    files = {
+        "kit/train.py": "import kit",
+        "kit/kit.py": "",
+        "kit/__init__.py": "from . import engine",
+        "kit/engine.py": "",
+    }
+    program = Program(Module(Source.from_bytes(Path(name), text.encode())) for name, text in files.items())
+    train, beside, package, engine = program.modules
+    assert program.imports(train) == (beside, package)
+    assert program.imports(package) == (package, engine)
+
+
 @pytest.mark.parametrize("imported", ["from kit import loader", "from kit.rows import loader"])
 def test_a_loader_that_a_package_passes_on_is_prepared(imported: str) -> None:
     texts = {
