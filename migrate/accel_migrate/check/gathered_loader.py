@@ -75,6 +75,7 @@ def _by_batch(side: Side) -> Found:
                 yield file, node, f"`{unparse(node)[:60]}` counts this process's batches only"
         for loop in loops:
             yield from _divided_by_rounds(file, loop)
+            yield from _divided_by_shard(side, file, loop, call)
     for file, call in side.asked("sum_for_metrics"):
         if over.isdisjoint(file.ancestors(call)):
             yield file, call, f"`{unparse(call)[:60]}` stands outside of a loop over whole batches"
@@ -83,7 +84,7 @@ def _by_batch(side: Side) -> Found:
 def _loops_over(file: Module, call: ast.Call) -> list[ast.For]:
     """The loop that goes over a call's result, in its own line or by the name of a bar around it."""
     above = next((above for above in file.ancestors(call) if isinstance(above, ast.For)), None)
-    if above is not None and _holds(above.iter, call):
+    if above is not None and file.holds(above.iter, call):
         return [above]
     statement = next(above for above in file.ancestors(call) if isinstance(above, ast.stmt))
     names = _stored(statement)
@@ -100,6 +101,25 @@ def _divided_by_rounds(file: Module, loop: ast.For) -> Found:
             if any(isinstance(n, ast.Name) and n.id == loop.target.elts[0].id for n in walk(node.right)):
                 if "enumerate" in unparse(loop.iter):
                     yield file, node, f"`{unparse(node)[:60]}` is divided by the rounds of this process"
+
+
+def _divided_by_shard(side: Side, file: Module, loop: ast.For, over: ast.Call) -> Found:
+    """A sum over all batches over the length of the prepared loader, which is of this process's batches."""
+    prepared = {made for given in over.args for made in side.flows.made(file, given, "prepared")}
+    sums = {unparse(node.target) for node in walk(loop) if isinstance(node, ast.AugAssign)}
+    graph = side.graph(file.scope(loop))
+    for node in walk(file.scope(loop).frame.node):
+        match node:
+            case ast.BinOp(left=sum_, op=ast.Div(), right=by) | ast.AugAssign(target=sum_, op=ast.Div(), value=by):
+                lengths = [n.args[0] for n in walk(by) if isinstance(n, ast.Call) and unparse(n.func) == "len"]
+                step = step_of(file, node, graph)
+                if (
+                    not sums.isdisjoint(map(unparse, walk(sum_)))
+                    and any(prepared & side.flows.made(file, each, "prepared") for each in lengths)
+                    and step is not None
+                    and graph.dominates(loop, step)
+                ):
+                    yield file, node, f"`{unparse(node)[:60]}` divides what is of all batches by this process's"
 
 
 def _grows(file: Module, loop: ast.For, node: ast.AST) -> bool:
@@ -121,7 +141,7 @@ def _grows(file: Module, loop: ast.For, node: ast.AST) -> bool:
 def _is_added_up(file: Module, loop: ast.For, node: ast.AST) -> bool:
     if _asks(node, "sum_for_metrics"):
         return True
-    inner = [above for above in file.ancestors(node) if isinstance(above, ast.For) and _holds(loop, above)]
+    inner = [above for above in file.ancestors(node) if isinstance(above, ast.For) and file.holds(loop, above)]
     if any(_asks(above.iter, "sum_for_metrics") for above in inner):
         return True
     return isinstance(node, ast.Expr) and only_shows(file, node.value)
@@ -129,10 +149,6 @@ def _is_added_up(file: Module, loop: ast.For, node: ast.AST) -> bool:
 
 def _asks(node: ast.AST, method: str) -> bool:
     return any(isinstance(n, ast.Attribute) and n.attr == method and is_accelerator(n.value) for n in walk(node))
-
-
-def _holds(around: ast.AST, node: ast.AST) -> bool:
-    return any(one is node for one in walk(around))
 
 
 def _over_prepared(side: Side, file: Module, node: ast.AST, seen: set[ast.AST]) -> bool:

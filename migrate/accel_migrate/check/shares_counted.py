@@ -55,7 +55,7 @@ class Shares:
                     around, read = node, [a.value if isinstance(a, ast.Starred) else a for a in node.args]
                 else:
                     continue
-                if any(isinstance(above, ast.For) and _holds(above.iter, node) for above in file.ancestors(node)):
+                if any(isinstance(above, ast.For) and file.holds(above.iter, node) for above in file.ancestors(node)):
                     continue  # what a loop goes over
                 for loader in read:
                     if not (side.is_prepared(file, loader) and self._is_loader(file, loader)):
@@ -240,14 +240,14 @@ class Shares:
             more := {
                 kept
                 for n in set_to
-                if _read_in(n.value) & names or _holds(n.value, node)
+                if _read_in(n.value) & names or file.holds(n.value, node)
                 for target in n.targets
                 for kept in map(_kept_in, _parts(target))
             }
             - names
         ):
             names |= more
-        reading = [n for n in inside if _read_in(n) & names or (n is not node and _holds(n, node))]
+        reading = [n for n in inside if _read_in(n) & names or (n is not node and file.holds(n, node))]
         if any(isinstance(n, ast.Call) and self._is_gather(n) for n in reading):
             return True
         fields = {name for name in names if name.startswith(".")}
@@ -344,7 +344,3 @@ def _parts(target: ast.expr) -> list[ast.expr]:
 
 def _read_in(node: ast.AST) -> set[str]:
     return {_kept_in(part) for part in walk(node) if isinstance(part, ast.Name | ast.Attribute)}
-
-
-def _holds(around: ast.AST, node: ast.AST) -> bool:
-    return any(one is node for one in walk(around))

@@ -142,6 +142,14 @@ def test_whole_batches_of_a_loader_that_every_process_has_whole() -> None:
     assert not said("AM955", "x = 1\n", BOTH + SUMMED.format("test"))
 
 
+@pytest.mark.parametrize("divided", ["print(total / len(test))", "total /= max(len(test), 1)"])
+def test_a_sum_of_whole_batches_over_the_length_of_a_shard(divided: str) -> None:
+    assert said("AM955", "x = 1\n", BOTH + SUMMED.format("test") + f"{divided}\n")
+    assert not said("AM955", "x = 1\n", BOTH + SUMMED.format("test") + divided.replace("test", "test.base_dataloader"))
+    assert not said("AM955", "x = 1\n", BOTH + SUMMED.format("test") + divided.replace("test", "train"))
+    assert not said("AM955", "x = 1\n", BOTH + f"total = 0\n{divided}\n" + SUMMED.format("test"))
+
+
 def test_a_figure_of_whole_batches_that_stays_on_its_process() -> None:
     for line in (
         "count += 1",

@@ -275,6 +275,51 @@ def test_evaluates_the_loader_that_is_trained_on() -> None:
     assert "AM955" in unchanged(TRAINED_AND_EVALUATED.format(asked=", range(len(loader))"))
 
 
+SOLVERS = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    class Solver:
+        def __init__(self, model):
+            self.model = model
+            self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def right(self, batches):
+            hits = 0.0
+            with torch.no_grad():
+                for x, y in batches:
+                    hits += nn.functional.cross_entropy(self.model(x), y).item()
+            return hits / len(batches)
+
+        def fit(self, loader, batches):
+            print("fit")
+            for _ in range(2):
+                for x, y in loader:
+                    loss = nn.functional.cross_entropy(self.model(x), y)
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+                print(self.right(batches))
+
+    def main():
+        loader, batches = DataLoader(data(), batch_size=4, shuffle=True), DataLoader(data())
+        Solver(nn.Linear(3, 2)).fit(loader, batches)
+        other = Solver(nn.Linear(3, 2))
+        {first}
+        other.fit(loader, batches)
+
+    main()
+    """
+
+
+def test_a_method_that_another_object_has_run_while_it_trained() -> None:
+    result = migrated(SOLVERS.format(first="pass"))
+    assert "for x, y in self.accelerator.whole_batches(batches):" in result
+    assert "return hits / len(batches.base_dataloader)" in result
+    assert "AM955" in unchanged(SOLVERS.format(first="other.right(batches)"))
+
+
 @pytest.mark.parametrize(
     ("rebound", "whole"), [("Head(model.body)", False), ("copy.copy(model)", True), ("model.train()", True)]
 )

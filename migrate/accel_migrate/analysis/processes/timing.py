@@ -120,7 +120,8 @@ def _may_precede(roles: Roles, graph: CallGraph, home: Scope, place: Place) -> s
         above = [each for each in _statements_of(around) if each is place.after or follows(module, each, step)]
         before += [(module, each) for each in above if each is place.after or not module.holds(each, step)]
         ways += [each for each in graph.sites.get(around.function, ()) if each not in ways]  # type: ignore[arg-type]
-    found = {function for module, node in before for function in graph.reached_from(node, roles, module)}
+    # What another object runs in that method has its own prepared, as here.
+    found = {function for module, node in before for function in graph.reached_from(node, roles, module, method)}
     return {*made, *found} - {method}
 
 

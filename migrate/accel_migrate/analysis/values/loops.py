@@ -56,7 +56,7 @@ class CallGraph:
         self.all_sites = self.sites  # also when seen from one entry of several
         self.callees: dict[Function | None, set[Function]] = {}
         self.chains: dict[Variable, list[Variable]] = {}  # filled by provenance.chain
-        self._reached: dict[ast.AST, set[Function]] = {}
+        self._reached: dict[tuple[ast.AST, Function | None], set[Function]] = {}
         for function, sites in self.sites.items():
             for module, call in sites:
                 self.callees.setdefault(module.scope(call).function, set()).add(function)
@@ -89,17 +89,17 @@ class CallGraph:
         own.chains = {}
         return own
 
-    def reached_from(self, node: ast.AST, roles: Roles, module: Module) -> set[Function]:
-        """Every function of the project that running `node` may call."""
-        if node in self._reached:
-            return self._reached[node]
+    def reached_from(self, node: ast.AST, roles: Roles, module: Module, past: Function | None = None) -> set[Function]:
+        """Every function of the project that running `node` may call, but for those that only `past` calls."""
+        if (node, past) in self._reached:
+            return self._reached[node, past]
         targets = [roles.target(module, child) for child in module.walk(node, ast.Call)]
         called = [target.node for target in targets if target is not None and not isinstance(target.node, ast.ClassDef)]
-        return self._reached.setdefault(node, self.reached_by(called))
+        return self._reached.setdefault((node, past), self.reached_by(called, past))
 
-    def reached_by(self, functions: Iterable[Function]) -> set[Function]:
+    def reached_by(self, functions: Iterable[Function], past: Function | None = None) -> set[Function]:
         """Some functions, and every one that they may call."""
-        found: set[Function] = set()
+        found: set[Function] = set() if past is None else {past}
         pending = list(functions)
         while pending:
             function = pending.pop()
