@@ -31,6 +31,7 @@ _OF_DDP = frozenset(
         *("find_unused_parameters", "static_graph", "_set_static_graph", "_get_ddp_logging_data"),
     ]
 )
+_OF_DP = frozenset(["device_ids", "output_device", "dim", "src_device_obj"])
 
 
 def find(project: Project) -> Iterator[Violation]:
@@ -43,6 +44,9 @@ def find(project: Project) -> Iterator[Violation]:
         yield Violation("AM965", file.path, node.lineno, message)
     for file, node in _asked_of_ddp(project.evidence):
         message = f"`{unparse(node)[:60]}` would be asked of the model itself, which is not a DistributedDataParallel"
+        yield Violation("AM965", file.path, node.lineno, message)
+    for file, node in _asked_of_lost(project.evidence):
+        message = f"`{unparse(node)[:60]}` would be asked of the model itself, which has no such attribute"
         yield Violation("AM965", file.path, node.lineno, message)
     for file, call in _handed_itself(project.evidence.after):
         message = f"`{unparse(call)[:60]}` would be handed the wrapper on many processes, beside the model without it"
@@ -85,14 +89,34 @@ def _set_on_wrapper(evidence: Evidence) -> Iterator[tuple[Module, ast.Attribute]
     """`model.rate = 1` of a DataParallel in the original: the model inside never saw it, and now would."""
     if evidence.after.of_library(".DataParallel"):
         return
-    before = evidence.before
-    wrappings = before.of_library(".DataParallel")
+    for file, node in _of_wrappers(evidence.before, ".DataParallel"):
+        if isinstance(node.ctx, ast.Store):
+            yield file, node
+
+
+def _asked_of_lost(evidence: Evidence) -> Iterator[tuple[Module, ast.Attribute]]:
+    """`net.device_ids` of a wrapper in the original, also where nothing is prepared yet, which the result still asks for."""
+    asked = {
+        (file.path, unparse(node))
+        for wrapper, has in ((".DataParallel", _OF_DP), (".DistributedDataParallel", _OF_DDP - {"device"}))
+        if not evidence.after.of_library(wrapper)
+        for file, node in _of_wrappers(evidence.before, wrapper)
+        if node.attr in has and isinstance(node.ctx, ast.Load)
+    }
+    for file in evidence.after.files if asked else ():
+        for node in file.walk(file.tree, ast.Attribute):
+            if (file.path, unparse(node)) in asked and not _is_asked(evidence.after, file, node):
+                yield file, node
+
+
+def _of_wrappers(side: Side, wrapper: str) -> Iterator[tuple[Module, ast.Attribute]]:
+    """The attributes of what a name is once it is set to a wrapper."""
+    wrappings = side.of_library(wrapper)
     wrapped = [(f, c, unparse(a.targets[0])) for f, c in wrappings if isinstance(a := f.statement(c), ast.Assign)]
     for file, call, text in wrapped:
         for node in file.walk(file.tree, ast.Attribute):
-            if isinstance(node.ctx, ast.Store) and unparse(node.value) == text:
-                if before.may_follow(file, node, call):
-                    yield file, node
+            if unparse(node.value) == text and side.may_follow(file, node, call):
+                yield file, node
 
 
 def _taken_out_of_parts(evidence: Evidence) -> Iterator[tuple[Module, ast.Attribute]]:

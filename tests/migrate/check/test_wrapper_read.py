@@ -6,9 +6,8 @@ import pytest
 
 from tests.migrate.check.reading import said
 
-TOP = (
-    "from accel_runtime import Accelerator\naccelerator = Accelerator()\nnet, opt = accelerator.prepare(Net(), SGD())\n"
-)
+MADE = "from accel_runtime import Accelerator\naccelerator = Accelerator()\n"
+TOP = f"{MADE}net, opt = accelerator.prepare(Net(), SGD())\n"
 PEER = TOP.replace("accel_runtime", "accelerate")
 
 
@@ -159,3 +158,16 @@ def test_what_is_set_on_a_model_before_it_is_wrapped_is_the_models_own() -> None
     after = top + "if small:\n    net.front = make()\nnet = accelerator.prepare(net)\n"
     assert not said("AM965", wrap, after)
     assert said("AM965", wrap + "net.rate = 1\n", after + "net.rate = 1\n")
+
+
+@pytest.mark.parametrize("wrapper", ["nn.DataParallel", "nn.parallel.DistributedDataParallel"])
+def test_what_a_wrapper_has_is_asked_for_before_prepare(wrapper: str) -> None:
+    wrapped = f"if args.many:\n    net = {wrapper}(net)\n    print(net.device_ids)\n"
+    before = f"from torch import nn\nnet = Net()\n{wrapped}"
+    after = f"{MADE}net = Net()\nif args.many:\n    {{}}\nnet = accelerator.prepare(net)\n"
+    assert said("AM965", before, after.format("print(net.device_ids)"))
+    assert not said("AM965", before, after.format("print(net)"))
+    assert not said(
+        "AM965", before.replace("net.device_ids", "other.device_ids"), after.format("print(other.device_ids)")
+    )
+    assert not said("AM965", "net = Net()\n", after.format("print(net.device_ids)")), "the model's own"
