@@ -37,8 +37,9 @@ def find(context: Context) -> Iterator[Change]:
             edits += _wrap(source, entry.args[0], f"{spelled}.sum_for_metrics([", "])")
         for statement in evaluation.fed:
             edits.append(Substitute(statement, (_repeated(source, statement.value, f"{spelled}.sum_for_metrics"),)))
+        behind = source.code(loop.loader) + (".iterable" if evaluation.rebound else "")
         for node, form in evaluation.counts:
-            edits.append(_replace_bracketed(module, node, form.format(f"{source.code(loop.loader)}.batches_seen")))
+            edits.append(_replace_bracketed(module, node, form.format(f"{behind}.batches_seen")))
         message = "each process evaluates some of the batches, and their figures are added up"
         yield change(CODE, loop.statement, message, edits, loop=training.index)
 

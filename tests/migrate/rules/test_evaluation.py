@@ -137,7 +137,7 @@ def test_gathers_no_loader_of_a_library_that_samples_by_itself():
     source = evaluation("out = model(x)", "correct += (out.argmax(1) == y).sum().item()").replace(
         "test_loader = DataLoader(data", "test_loader = GraphLoader(data"
     )
-    foreign = source.replace("from tqdm", "from dgl.dataloading import GraphDataLoader as GraphLoader\nfrom tqdm")
+    foreign = source.replace("from tqdm", "from dgl.dataloading import DataLoader as GraphLoader\nfrom tqdm")
     assert "samples by itself" in noted(foreign, "AM402")
     becomes(foreign, MOVED)
     assert "gather_for_metrics" not in migrated(foreign)

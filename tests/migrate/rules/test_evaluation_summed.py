@@ -161,6 +161,27 @@ def test_goes_over_whole_batches_by_a_bar_that_is_made_before() -> None:
     assert "wrapped before the loop" in noted(f"{source}    for z in bar:\n        print(z)\n", "AM402")
 
 
+def test_a_bar_may_take_the_name_of_its_loader() -> None:
+    source = evaluation(
+        "hits += criterion(model(x), y).item()",
+        "test_loader.desc = str(hits / (j + 1))",
+        loop="j, (x, y) in enumerate(test_loader)",
+        ready=f"{READY}\ntest_loader = tqdm(test_loader)",
+    )
+    becomes(source, "test_loader = tqdm(accelerator.whole_batches(test_loader))")
+    becomes(source, "test_loader.desc = str(hits / test_loader.iterable.batches_seen)")
+    hidden = source.replace("tqdm(test_loader)", "track(test_loader)").replace("test_loader.desc = ", "text = ")
+    assert "counter takes part" in noted(hidden, "AM402")
+
+
+@pytest.mark.parametrize("begun", ["torch.zeros(1).to(device)", "torch.zeros(2).cuda().double()"])
+def test_a_sum_that_begins_on_the_device(begun: str) -> None:
+    becomes(
+        evaluation("hits += model(x).sum()", ready=f"hits = {begun}"),
+        "hits += accelerator.sum_for_metrics(model(x).sum())",
+    )
+
+
 BAR = "def bar(at, of, text):\n    sys.stdout.write(str(at) + text)\n    sys.stdout.flush()\n"
 
 
@@ -229,11 +250,21 @@ def test_a_model_may_keep_what_is_set_anew_in_each_forward() -> None:
     assert "keeps `self.size`" in noted(source.replace("len(x) != ", "len(x) > "), "AM402")
 
 
-def test_goes_through_batches_of_graphs() -> None:
+@pytest.mark.parametrize(
+    "imported", ["torch_geometric.loader import DataLoader", "dgl.dataloading import GraphDataLoader"]
+)
+def test_goes_through_batches_of_graphs(imported: str) -> None:
     source = evaluation("out = model(x)", "hits += (out.argmax(1) == y).sum().item()")
     source = source.replace("test_loader = DataLoader(data", "test_loader = GraphLoader(data")
-    source = source.replace("from tqdm", "from torch_geometric.loader import DataLoader as GraphLoader\nfrom tqdm")
+    source = source.replace("from tqdm", f"from {imported} as GraphLoader\nfrom tqdm")
     becomes(source, "hits += accelerator.sum_for_metrics((out.argmax(1) == y).sum().item())")
+
+
+def test_a_graph_loader_that_deals_out_by_itself_stays() -> None:
+    source = evaluation("out = model(x)", "hits += (out.argmax(1) == y).sum().item()")
+    source = source.replace("test_loader = DataLoader(data, ", "test_loader = GraphDataLoader(data, use_ddp=many, ")
+    source = source.replace("from tqdm", "from dgl.dataloading import GraphDataLoader\nfrom tqdm")
+    assert "samples by itself" in noted(source, "AM402")
 
 
 TRAINED_AND_EVALUATED = """

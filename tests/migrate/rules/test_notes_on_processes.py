@@ -389,7 +389,7 @@ def test_tells_a_sampler_of_the_authors_own():
 
 def test_does_not_share_out_the_loader_of_a_graph_library():
     source = training().replace("DataLoader(data, batch_size=4, shuffle=True)", "GraphLoader(data)")
-    foreign = source.replace("import wandb", "from dgl.dataloading import GraphDataLoader as GraphLoader")
+    foreign = source.replace("import wandb", "from dgl.dataloading import DataLoader as GraphLoader")
     assert "not sharded" in noted(foreign, "AM807")
     graphs = source.replace("import wandb", "from torch_geometric.loader import DataLoader as GraphLoader")
     assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)" in migrated(graphs)

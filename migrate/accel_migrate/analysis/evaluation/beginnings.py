@@ -7,6 +7,7 @@ import ast
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.flow.nodes import called_name, unparse
 from accel_migrate.flow.reaching import reaching
+from accel_migrate.flow.torch_api import itself
 
 _ARRAYS = {"zeros", "zeros_like", "tensor", "array"}
 
@@ -42,6 +43,7 @@ def _picked(value: ast.expr, path: tuple[int, ...]) -> ast.expr:
 
 def _kind_of(value: ast.expr, entry: bool) -> type | None:
     """`list` for an empty list, `float` for a number or an array; with `entry`, of what it holds."""
+    value = itself(value)
     if isinstance(value, ast.Call):
         name = called_name(value)
         if name == "defaultdict" and entry and value.args:

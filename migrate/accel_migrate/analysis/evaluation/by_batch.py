@@ -33,7 +33,7 @@ class Summed:
     """The loop goes through whole batches, and each of `figures` is added up over processes.
 
     Each of `entries` is appended to a list, each of `fed` feeds an object of the project; `lengths` count all batches, and
-    `counts` those of all processes so far.
+    `counts` those of all processes so far, which the loader knows; where it is `rebound`, a bar has its name.
     """
 
     loop: LoaderLoop
@@ -42,6 +42,7 @@ class Summed:
     fed: tuple[ast.Expr, ...] = ()
     lengths: tuple[tuple[Module, ast.Call], ...] = ()
     counts: tuple[Count, ...] = ()
+    rebound: bool = False
 
 
 def judge_batches(roles: Roles, graph: CallGraph, loop: LoaderLoop, trains: frozenset[Function]) -> Summed | None:
@@ -107,10 +108,14 @@ class _Judge:
         counts = tuple(self.counting.counts(self.shown.nodes))
         check_after(self.module, loop, self.counter)
         lengths = tuple(self._lengths())
-        return Summed(self.loop, tuple(self.figures), tuple(self.entries), tuple(self.fed), lengths, counts)
+        held = self.module.statement(self.loop.loader)
+        rebound = held is not loop and unparse(self.loop.loader) in _names(held)  # `loader = tqdm(loader)`
+        if rebound and counts and not self._is_behind_bar():
+            raise NotExact("the loop's counter takes part in it", counts[0][0])
+        return Summed(self.loop, tuple(self.figures), tuple(self.entries), tuple(self.fed), lengths, counts, rebound)
 
     def _has_bar_of_its_own(self) -> bool:
-        """`bar = tqdm(loader)` above the loop, which nothing else goes over."""
+        """`bar = tqdm(loader)` above the loop, which nothing else goes over; it may take the loader's name."""
         bound = wrapped(self.module, self.loop.statement)
         if len(bound) != 1 or bound[0].kind not in ("assign", "with"):
             return False
@@ -118,8 +123,18 @@ class _Judge:
         nodes = [n for n in self.module.walk(self.module.tree, ast.Name) if self.module.variable(n) == variable]
         reads = [n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
         others = [n for n in reads if not self.module.holds(self.loop.statement.iter, n)]
+        others = [n for n in others if bound[0] in reaching(self.module, n, variable)]  # type: ignore[arg-type]
         held = self.module.holds(bound[0].statement, self.loop.loader)
         return held and all(isinstance(self.module.parents[n], ast.Attribute) for n in others)
+
+    def _is_behind_bar(self) -> bool:
+        """Whether a bar of tqdm goes over the loader itself, which is then the bar's `iterable`."""
+        around = self.module.parents[self.loop.loader]
+        return (
+            isinstance(around, ast.Call)
+            and around.args[:1] == [self.loop.loader]
+            and (self.module.qualified(around.func) or "").partition(".")[0] == "tqdm"
+        )
 
     # ---- what a round does
 

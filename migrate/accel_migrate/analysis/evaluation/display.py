@@ -9,6 +9,7 @@ from accel_migrate.analysis.evaluation.showing import CLOCKS, READS, makes_displ
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import called_name, unparse, walk
+from accel_migrate.flow.reaching import reaching
 
 _BARS = {"set_description", "set_postfix", "set_postfix_str", "set_description_str"}
 _LOGS = {"info", "debug", "warning", "critical", "error"}
@@ -106,7 +107,10 @@ class Shown:
 
     def _values(self, node: ast.expr) -> list[ast.expr | None]:
         variable = self.module.variable(node)
-        return [binding.value for binding in self.module.bindings(variable)] if variable is not None else []
+        if variable is None:
+            return []
+        held = reaching(self.module, node, variable) if isinstance(node, ast.Name) else self.module.bindings(variable)
+        return [binding.value for binding in held]
 
     def _only_reads(self, node: ast.expr) -> bool:
         for part in walk(node):

@@ -13,12 +13,14 @@ from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Binding, Module, Variable
 
-# Loaders of graphs cut their data by themselves. One is torch's own, that collates graphs.
+# Loaders of graphs cut their data by themselves. Some are torch's own, that collate graphs.
 _FOREIGN = ("dgl.", "torch_geometric.")
 _FARTHEST = 200
 _POSITIONS = {"batch_sampler": 4, "collate_fn": 6, "drop_last": 8}  # of a DataLoader's options
 _LENGTHENS = re.compile(r"pad|max\(|cat\(|concatenate\(|extend\(")  # in a function that makes a batch of samples
-_GRAPHS = {"torch_geometric.loader.DataLoader", "torch_geometric.data.DataLoader"}
+_GRAPHS = {
+    "torch_geometric.loader.DataLoader", "torch_geometric.data.DataLoader", "dgl.dataloading.GraphDataLoader",
+}  # fmt: skip
 
 Made = tuple[Module, ast.Call]
 Option = tuple[Module, ast.expr | None]
@@ -203,7 +205,7 @@ def is_foreign_loader(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
     for name in names:
         for module, call in constructions(roles, name, Role.LOADER):
             made = module.qualified(call.func) or ""
-            if made.startswith(_FOREIGN) and made not in _GRAPHS:
+            if made.startswith(_FOREIGN) and (made not in _GRAPHS or _deals_out(call)):
                 return True
         module = name.scope.module
         for binding in module.bindings(name):  # `loader = dataset`
@@ -211,6 +213,12 @@ def is_foreign_loader(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
             if other is not None and other not in names:
                 names += [link for link in chain(roles, graph, other) if link not in names]
     return False
+
+
+def _deals_out(call: ast.Call) -> bool:
+    """`GraphDataLoader(data, use_ddp=True)` has a sampler of its own for many processes."""
+    asked = [*call.args[2:], *[keyword.value for keyword in call.keywords if keyword.arg in ("use_ddp", None)]]
+    return any(not (isinstance(value, ast.Constant) and not value.value) for value in asked)
 
 
 def collates_graphs(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
