@@ -12,6 +12,7 @@ from accel_migrate.check.evidence import Side, step_of
 from accel_migrate.check.named_alike import Names
 from accel_migrate.check.path_uses import KEEPING, PathUses, is_command
 from accel_migrate.check.paths import Paths, may_be_one, may_end_alike
+from accel_migrate.check.stores import Stores
 from accel_migrate.flow.calls import Place, Site
 from accel_migrate.flow.cfg import Graph
 from accel_migrate.flow.file_calls import LISTING, folder_made, taken_away
@@ -32,6 +33,10 @@ _MEETING = (
 _CALLED_BY_NAME = frozenset(
     ["__init__", "__call__", "__new__", "__post_init__"]
 )  # other methods `__so__` are called unseen
+_MAPPINGS = frozenset(["get_state_dict", "state_dict", "dict"])
+_OF_TENSORS = frozenset(
+    ["numpy", "float", "long", "size", "shape", "dim", "unsqueeze", "squeeze", "view", "permute", "detach"]
+)
 
 
 class Path(NamedTuple):
@@ -119,8 +124,22 @@ class _Files:
         if may_be_one(self._spellings(write), self._spellings(use)):
             return True
         if write in self._saves and use.file.qualified(use.call.func) == "torch.load":
-            return may_end_alike(self._spellings(write), self._spellings(use))  # weights: not known to be others
+            alike = may_end_alike(self._spellings(write), self._spellings(use))
+            # Weights are not known to be others, but a tensor is not weights.
+            return alike and not (_is_tensor(use.file, use.call) and self._is_mapping(write))
         return not self._origins(write).isdisjoint(self._origins(use))
+
+    def _is_mapping(self, write: Path) -> bool:
+        """Whether what is saved is a dictionary: written out, or the weights of a model."""
+        saved = write.call.args[0]
+        values: list[ast.expr | None] = [saved]
+        if isinstance(saved, ast.Name):
+            stores = self._side.once(Stores).reaching(write.file, saved)
+            values = [None if s.of or s.anywhere else s.value for s in stores if not s.at]
+        return bool(values) and all(
+            isinstance(each, ast.Dict) or (isinstance(each, ast.Call) and called_name(each) in _MAPPINGS)
+            for each in values
+        )
 
     def _spellings(self, path: Path) -> frozenset[str]:
         """As the path is put together; each word of a command."""
@@ -151,6 +170,8 @@ class _Files:
         """Lists of a folder in which a file is chosen for loading, and where one process may still write that file."""
         side, saves = self._side, {save.call for save in self._saves}
         loads = [(f, c) for f, c in side.calls if c.args and f.qualified(c.func) == "torch.load"] if saves else []
+        if all(self._is_mapping(save) for save in self._saves):
+            loads = [(f, c) for f, c in loads if not _is_tensor(f, c)]
         lists = [(f, c) for f, c in side.calls if called_name(c) in LISTING and c not in told] if loads else []
         for file, call in lists:
             chosen = side.flows.reached([side.flows.place(file, call)])
@@ -159,6 +180,12 @@ class _Files:
             if _runs_after(side, saves, {call}, meetings) and self._guards.of(file, call) is None:
                 message = f"`{unparse(call)[:60]}` would list the files on all processes while one may still write one"
                 yield Violation("AM962", file.path, call.lineno, message)
+
+
+def _is_tensor(file: Module, load: ast.Call) -> bool:
+    """`torch.load(path).numpy()`: a dictionary has no such method."""
+    above = file.parents[load]
+    return isinstance(above, ast.Attribute) and above.attr in _OF_TENSORS
 
 
 def _names_one(call: ast.Call) -> bool:

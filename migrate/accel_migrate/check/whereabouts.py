@@ -354,19 +354,19 @@ class Whereabouts:
         named = [kind, *[s.value for s in stores if s.value is not None]]
         return any(is_cpu_type(n.value if isinstance(n, ast.Constant) else file.qualified(n)) for n in named)
 
-    def _is_cpu(self, file: Module, device: ast.expr) -> bool:
-        """Whether an expression is the CPU whatever happens."""
+    def _is_cpu(self, file: Module, device: ast.expr, asked: frozenset[object] = frozenset()) -> bool:
+        """Whether an expression is the CPU whatever happens; what names itself, as in `d = torch.device(d)`, may be any."""
         match device:
             case ast.Constant(value=str(text)):
                 return text.split(":")[0] == "cpu"
             case ast.Call(args=[first, *_]) if file.qualified(device.func) == "torch.device":
-                return self._is_cpu(file, first)
+                return self._is_cpu(file, first, asked)
             case ast.Name():
-                values = [
-                    store.value for store in self._stores.of(self._side.flows.variable(file.scope(device), device.id))
-                ]
-                literal = [v for v in values if isinstance(v, ast.Constant | ast.Call) and self._is_cpu(file, v)]
-                return bool(values) and len(literal) == len(values)
+                variable = self._side.flows.variable(file.scope(device), device.id)
+                values = [] if variable in asked else [store.value for store in self._stores.of(variable)]
+                return bool(values) and all(
+                    isinstance(v, ast.Constant | ast.Call) and self._is_cpu(file, v, asked | {variable}) for v in values
+                )
         return False
 
     def _runs_model(self, file: Module, function: ast.expr) -> bool:

@@ -161,6 +161,17 @@ def test_a_model_that_a_file_beside_moves_where_a_configuration_says() -> None:
     assert not said("AM956", files, {**files, "train.py": text.format("device=chosen['place']")})
 
 
+def test_a_device_that_is_made_of_itself_may_be_any() -> None:
+    """`device = torch.device(device)` asked for itself without end."""
+    text = (
+        "import torch\nfrom accel_runtime import Accelerator\ndef show(device, x):\n    device = torch.device(device)\n"
+        "    return {}\nshow('cpu', x)\ndef fit(net):\n    accelerator = Accelerator()\n"
+        "    net = accelerator.prepare(net)\n    accelerator.backward(net(show('cuda:1', x)))\n"
+    )
+    assert said("AM956", "x = 1\n", text.format("x.to(device)"))
+    assert not said("AM956", "x = 1\n", text.format("x"))
+
+
 def test_a_model_that_is_read_back_onto_the_gpu_it_was_saved_from() -> None:
     head = "import torch\ndef check(rows):\n    net = {}\n    for x in rows:\n        print(net(x.cuda()))\n"
     used = "import helper\n" + TOP.format("") + MODEL + "helper.check(rows)\n"

@@ -21,6 +21,28 @@ def test_a_file_that_is_read_back_at_once() -> None:
     assert message.endswith("of which one may go on and change the file before the others have come so far")
 
 
+@pytest.mark.parametrize(
+    ("saved", "read", "told"),
+    [
+        ("state", "torch.load(path).numpy()", False),
+        ("net.state_dict()", "torch.load(path).numpy()", False),
+        ("{'net': 1}", "torch.load(path).float().mean()", False),
+        ("state", "torch.load(path)", True),
+        ("state", "torch.load(path).items()", True),
+        ("rows", "torch.load(path).numpy()", True),
+        ("other()", "torch.load(path).numpy()", True),
+    ],
+)
+def test_a_tensor_that_is_read_is_no_weights_of_a_model(saved: str, read: str, told: bool) -> None:
+    text = (
+        "import torch\nfrom pathlib import Path\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\n"
+        "state = accelerator.get_state_dict(net)\nstate['epoch'] = 1\nrows = net(x)\nfolder = Path('weights')\n"
+        f"for epoch in range(3):\n    accelerator.save({saved}, str(folder / '{{}}.pth'.format(epoch)))\n"
+        f"    for path in list(Path('masks').glob('*')):\n        use({read})\n"
+    )
+    assert bool(said("AM962", "x = 1\n", text)) is told
+
+
 LISTING = "import glob, os\nfrom pathlib import Path\n{}names = {}\n{}weights = torch.load({})\n"
 
 

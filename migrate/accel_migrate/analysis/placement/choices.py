@@ -323,14 +323,23 @@ def guard_wish(roles: Roles, scope: Scope, moves: list[Move], distribution: Dist
         names_none = move.device is None or (
             isinstance(move.call.func, ast.Attribute) and move.call.func.attr == "cuda"
         )
-        if names_none and module is scope.module and module.scope(move.call) is scope:
-            found.setdefault(text_of(negated(_guard(module, move.call))), move.call)
+        guard = _guard(module, move.call)
+        if names_none and module is scope.module and _is_asked_in(scope, module.scope(move.call), guard):
+            found.setdefault(text_of(negated(guard)), move.call)
     if len(found) > 1 and None not in found and not distribution:
         told = " and ".join(f"`{text}`" for text in found)
         raise NotMigrated(
             f"what is moved to the GPU depends on several conditions ({told})", list(found.values())[1].lineno
         )
     return next(iter(found)) if len(found) == 1 else None
+
+
+def _is_asked_in(scope: Scope, own: Scope, guard: bool | ast.expr) -> bool:
+    """Whether a scope asks this by itself; a class in its constructor, or of what its object has in any method."""
+    if not scope.is_class:
+        return own is scope
+    names = {node.id for node in walk(guard) if isinstance(node, ast.Name)} if not isinstance(guard, bool) else set()
+    return own.owner_class is scope and (own.name == "__init__" or names <= {own.self_name, *scope.module.imports})
 
 
 def _guard(module: Module, call: ast.expr) -> bool | ast.expr:

@@ -84,7 +84,28 @@ def find_start(
         roles, graph, creation, place, device, given, dropped, kept, reach, distribution, needs, gone,
         choice.cpu or choice.device, choice.stays, prints_once,
     )  # fmt: skip
+    guarded = choice.cpu if device is None and given is None else None
+    if creation.is_class and guarded is not None and not _knows(start, guarded):
+        raise NotMigrated(_UNKNOWN, start.statement.lineno, start.module)
     return replace(start, cpu=choice.cpu, device=choice.device, stays=choice.stays)
+
+
+def _knows(start: Start, expression: str) -> bool:
+    """Whether what an object asks of itself, or its constructor of a parameter, has its last value where the start is."""
+    module, inside = start.module, start.module.scope(start.statement)
+    above = start.block[: start.block.index(start.statement) + start.at_prepare]
+    for node in walk(ast.parse(expression)):
+        variable = module.variable(node, inside)
+        if variable is None or module.is_import(variable):
+            continue
+        of_object = variable.scope is inside.owner_class
+        known = isinstance(node, ast.Attribute) and not (of_object and variable.name.count(".") == 1)
+        bound = module.bindings(variable)
+        if not (bound or known) or not all(b.kind == "parameter" or b.statement in above for b in bound):
+            return False
+        if isinstance(node, ast.Name) and node.id != inside.self_name and inside.name != "__init__":
+            return False
+    return True
 
 
 def _imported_device(roles: Roles, module: Module, moves: list[Move]) -> tuple[str | None, Module | None]:

@@ -217,3 +217,60 @@ def test_a_device_that_nothing_says_leaves_the_loop() -> None:
     assert "may name another device" in unchanged(
         OWN.format(option="default=''", chosen="for device in args.place: pass")
     )
+
+
+TRAINER = """
+import torch
+from torch.utils.data import DataLoader
+
+
+class Trainer:
+    def __init__(self, args):
+        {first}
+        self.loader = DataLoader(rows, batch_size=4)
+        self.model = torch.nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        if {asked}:
+            self.model.cuda()
+        self.fixed = torch.ones(4, 1)
+        if {asked}:
+            self.fixed = self.fixed.cuda()
+        {last}
+
+    def train(self):
+        for x in self.loader:
+            if {later}:
+                x = x.cuda()
+            loss = (self.model(x) * self.fixed).mean()
+            loss.backward()
+            self.optimizer.step()
+"""
+
+
+def of_class(asked: str, first: str = "pass", last: str = "pass", later: str | None = None) -> str:
+    return TRAINER.format(asked=asked, first=first, last=last, later=later or asked)
+
+
+@pytest.mark.parametrize(
+    ("text", "wish"),
+    [
+        (of_class("self.gpu_mode", "self.gpu_mode = args.gpu"), "cpu=not self.gpu_mode"),
+        (of_class("self.args.gpu", "self.args = args"), "cpu=not self.args.gpu"),
+        (of_class("args.gpu", "self.gpu = args.gpu", later="self.gpu"), "cpu=not args.gpu"),
+    ],
+)
+def test_an_object_that_is_told_whether_to_use_the_gpu(text: str, wish: str) -> None:
+    assert f"        self.accelerator = Accelerator({wish})\n" in migrated(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        of_class("self.gpu_mode", "self.set(args)"),
+        of_class("self.gpu_mode", "self.gpu_mode = args.gpu", "self.gpu_mode = True"),
+        of_class("args.gpu", "args.gpu = args.gpu and rows", "args.gpu = False", later="self.gpu"),
+        of_class("gpu", "gpu = args.gpu", "gpu = False", later="self.gpu"),
+    ],
+)
+def test_an_object_that_is_told_later_or_twice_is_left(text: str) -> None:
+    assert "before the options that it is made from are known" in unchanged(text)
