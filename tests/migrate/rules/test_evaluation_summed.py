@@ -39,6 +39,14 @@ def test_what_a_lambda_does_to_each_member_is_judged() -> None:
     assert "`kept.append()` is not known" in noted(kept, "AM402")
 
 
+@pytest.mark.parametrize("moved", ["batch = (t.to(device) for t in batch)", "batch = [t.to(device) for t in batch]"])
+def test_what_goes_over_the_parts_of_a_batch_reads_one_batch(moved: str) -> None:
+    counted = f"{moved}\n        x, y = batch\n        hits += (model(x).argmax(1) == y).sum().item()"
+    loop = f"with torch.no_grad():\n    for batch in tqdm(test_loader):\n        {counted}\n"
+    source = training(functions="from tqdm import tqdm\n", after=f"hits = 0\n{loop}")
+    becomes(source, "for batch in tqdm(accelerator.whole_batches(test_loader)):")
+
+
 def test_joins_a_list_in_the_order_of_the_batches() -> None:
     becomes(
         evaluation("losses.append(criterion(model(x), y).item())"),

@@ -255,9 +255,8 @@ def iterated_loader(roles: Roles, module: Module, iterated: ast.expr) -> ast.exp
             continue
         if isinstance(iterated, ast.Name):
             variable = module.variable(iterated)
-            values = (
-                [b.value for b in reaching(module, iterated, variable) if not b.path] if variable is not None else []
-            )
+            bound = [b for b in reaching(module, iterated, variable) if not b.path] if variable is not None else []
+            values = [b.value for b in bound if b.kind != "for"]  # what a loop binds is a batch
             if len(values) == 1 and isinstance(values[0], ast.IfExp) and _either(module, values[0]) is not values[0]:
                 iterated = _either(module, values[0])
                 continue
