@@ -577,18 +577,33 @@ def test_notes_a_file_inside_a_block_that_writes_another():
     assert sum("every process writes this file" in note for note in notes(source)) == 2
 
 
-def test_says_of_a_function_that_runs_before_prepare_that_it_does():
-    script = (
-        "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader\n"
-        "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
-        "def note(what):\n    print(what, file=open('shape.txt', 'w'))\n"
-        "def build():\n    model = nn.Linear(4, 1).to(device)\n    note(model)\n    return model\n"
-        "def fit(rows):\n    model = build()\n    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
-        "    for x, y in rows:\n        x, y = x.to(device), y.to(device)\n        optimizer.zero_grad()\n"
-        "        loss = nn.functional.mse_loss(model(x), y)\n        loss.backward()\n        optimizer.step()\n"
-        "fit(DataLoader(data, batch_size=4))\n"
+BUILT_BELOW = (
+    "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader\n"
+    "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+    "def note(what):\n    print(what, file=open('shape.txt', 'w'))\n"
+    "def build():\n    model = nn.Linear(4, 1).to(device)\n    note(model)\n    return model\n"
+    "def fit(rows):\n    model = build()\n    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    "    for x, y in rows:\n        x, y = x.to(device), y.to(device)\n        optimizer.zero_grad()\n"
+    "        loss = nn.functional.mse_loss(model(x), y)\n        loss.backward()\n        optimizer.step()\n"
+    "fit(DataLoader(data, batch_size=4))\n"
+)
+
+
+def test_guards_what_a_function_writes_before_prepare_where_the_accelerator_is_made():
+    becomes(BUILT_BELOW, "if accelerator.is_main_process:\nprint(what, file=open('shape.txt', 'w'))")
+
+
+def test_says_of_a_function_that_may_run_before_the_accelerator_is_made_that_it_does():
+    early = BUILT_BELOW.replace("device = torch", "build = lambda: nn.Linear(4, 1)\nnote(build())\ndevice = torch", 1)
+    note, device = early.index("def note"), early.index("build = lambda")
+    early = (
+        early[:device]
+        + early[note:].partition("def build")[0]
+        + early[device:note]
+        + "def build"
+        + early.partition("def build")[2]
     )
-    assert "because it runs before `prepare`, where the Accelerator may not be made yet" in noted(script, "AM504")
+    assert "because it runs before `prepare`, where the Accelerator may not be made yet" in noted(early, "AM504")
 
 
 ASKED = (

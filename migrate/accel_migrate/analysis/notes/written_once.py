@@ -128,6 +128,11 @@ def _writing(script: Script, training: Training, module: Module, written: Writte
     if made is not None and not _trouble(script, module, written, made) and not any(_changed(training, module, made)):
         return Writing(written.statement, spelled, "", made, "output")
     trouble = _trouble(script, module, written)
+    above = module.scope(written.statement).function is not None and not training.timing.after_prepare(
+        module, written.statement
+    )
+    if not trouble and above and reader(script.graph, module, written.statement) is not None:
+        trouble = "each may read it when another has written it"
     changed = [] if trouble else list(_changed(training, module, written.statement))
     if changed and ahead is not None and all(module.holds(ahead, each) for each in changed):
         return Writing(written.statement, spelled, "", ahead)

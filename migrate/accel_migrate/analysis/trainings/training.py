@@ -92,11 +92,22 @@ class Training:
         spelled = self.reach.spelled(module, node)
         if spelled is None or self.timing.after_prepare(module, node):
             return spelled
-        function = module.scope(node).function
-        if function in self.reach.parameters:
+        if module.scope(node).function in self.reach.parameters:
             return spelled
-        beside = module is self.start.module and module.scope(node).function is self._makes
-        return spelled if beside and self.start.covers(node) else None
+        return spelled if self._is_below_start(module, node, set()) else None
+
+    def _is_below_start(self, module: Module, node: ast.AST, seen: set[Function]) -> bool:
+        """Whether a node, or every call of its function, comes below the line that makes the Accelerator."""
+        function = module.scope(node).function
+        if module is not self.start.module or function is self._makes:
+            return module is self.start.module and self.start.covers(node)
+        if function is None or self._makes is not None:
+            return False
+        seen.add(function)
+        sites = self.local.graph.all_sites.get(function, [])
+        return bool(sites) and all(
+            owner.scope(call).function in seen or self._is_below_start(owner, call, seen) for owner, call in sites
+        )
 
     @property
     def schedules_skipped_steps(self) -> bool:
