@@ -234,6 +234,28 @@ def test_a_seed_may_be_given_by_its_name(seed: str):
 
 
 @pytest.mark.parametrize(
+    ("built", "drops"),
+    [
+        ("BertModel.from_pretrained('x')", True),
+        ("AutoModelForSequenceClassification.from_config(BertConfig())", True),
+        ("GPT2LMHeadModel(GPT2Config())", True),
+        ("BertConfig()", False),
+        ("BertTokenizer.from_pretrained('x')", False),
+        ("LlamaModel(settings)", False),  # drops nothing unless it is told to
+        ("AutoModelForImageClassification.from_pretrained('x')", False),
+    ],
+)
+def test_a_model_for_texts_of_a_library_drops(built: str, drops: bool):
+    name = built.partition("(")[0].partition(".")[0]
+    body = (
+        f"from transformers import {name}\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        f"        self.body = {built}\n    def forward(self, x):\n        return self.body(x)\n"
+    )
+    source = training(functions=body).replace("model = nn.Linear(3, 2)", "model = Net()")
+    assert ("for dropout (line" in "".join(notes(source))) is drops
+
+
+@pytest.mark.parametrize(
     ("change", "draws"),
     [
         (("", ""), False),

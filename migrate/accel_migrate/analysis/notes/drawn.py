@@ -25,6 +25,12 @@ from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Function, Module
 
 _DROPS = re.compile(r"torch\.nn\.(functional\.)?(\w*[dD]ropout\w*|rrelu|RReLU|gumbel_softmax)")
+# Models for texts that drop values unless their configuration says that they do not; those left out drop none by default.
+_TEXT_MODEL = re.compile(
+    r"transformers\.(\w+\.)*(Auto(?=Model($|\.|For(Seq|Tok|Mask|Quest|Mult|Next)))|\w*B[Ee][Rr][Tt]a?|Electra|GPT2|OpenAIGPT"
+    r"|XLNet|T5|MT5|Bart|Longformer)"
+    r"(LMHead|DoubleHeads)?(Model\w*|For[A-Z]\w+)(\.from_\w+)?"
+)
 _AUGMENTS = re.compile(
     r"torchvision\.transforms\.(Random\w*|ColorJitter|RandAugment|TrivialAugmentWide|AutoAugment|AugMix)"
 )
@@ -172,8 +178,11 @@ def _drops(module: Module, call: ast.Call) -> bool:
             [*call.args[:1], *[k.value for k in call.keywords if k.arg == "p"]] if "functional" not in dotted else []
         )
         return not any(isinstance(value, ast.Constant) and not value.value for value in share)
-    return dotted.startswith("torch.nn.Transformer") and not any(
-        k.arg == "dropout" and isinstance(k.value, ast.Constant) and not k.value.value for k in call.keywords
+    return _TEXT_MODEL.fullmatch(dotted) is not None or (
+        dotted.startswith("torch.nn.Transformer")
+        and not any(
+            k.arg == "dropout" and isinstance(k.value, ast.Constant) and not k.value.value for k in call.keywords
+        )
     )
 
 

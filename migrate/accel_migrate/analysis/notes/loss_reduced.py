@@ -43,8 +43,8 @@ from accel_migrate.flow.torch_api import itself
 _OVER_ALL = ("norm", "dist", "max", "min", "amax", "amin", "prod", "median", "logsumexp", "std", "var")
 # By each row alone; of a number they are not linear, so that the mean of what they give is not what they give of the mean.
 _CURVED = (
-    "abs", "clamp", "clamp_min", "clip", "exp", "log", "log1p", "log_softmax", "logsigmoid", "masked_fill", "maximum", "minimum",
-    "pow", "relu", "sigmoid", "softmax", "softplus", "sqrt", "square", "tanh", "threshold",
+    "abs", "clamp", "clamp_min", "clip", "cos", "exp", "log", "log1p", "log_softmax", "logsigmoid", "masked_fill", "maximum",
+    "minimum", "pow", "relu", "sigmoid", "sin", "softmax", "softplus", "sqrt", "square", "tan", "tanh", "threshold",
 )  # fmt: skip
 _SAME = (
     *_CURVED, "argmax", "bool", "chunk", "clone", "contiguous", "cpu", "cuda", "detach", "div", "double", "expand", "expand_as",
@@ -351,6 +351,7 @@ class _Search:
         """A loss of torch over what it is given: a mean over samples where that has a row for each of them."""
         given = [*node.args, *[keyword.value for keyword in node.keywords]]
         picked = [one for each in given if (one := self._picked(module, each)) is not None]
+        picked = [one for one in picked if not self._is_made_once(module, one)]
         keys = [unparse(one.slice) for one in picked]
         for one in picked if found.kind == "mean" else ():
             # Of labels a table is asked by one side alone; what both sides are asked by picks rows.
@@ -521,6 +522,25 @@ class _Search:
                     if found is not None:
                         return found
         return None
+
+    def _is_made_once(self, module: Module, picked: ast.Subscript) -> bool:
+        """Whether a loop picks the same rows in each of its rounds: `out[train]`, where `train` is bound above it."""
+        key = picked.slice
+        variable = module.variable(key) if isinstance(key, ast.Name) else None
+        bound = reaching(module, key, variable) if isinstance(key, ast.Name) and variable is not None else []
+        loop = next((each for each in module.ancestors(picked) if isinstance(each, ast.For | ast.While)), None)
+        function = module.scope(picked).function
+        return (
+            loop is not None
+            and module.scope(loop).function is function
+            and bool(bound)
+            and all(
+                b.kind == "assign"
+                and module.scope(b.statement).function is function
+                and not module.holds(loop, b.statement)
+                for b in bound
+            )
+        )
 
     def _is_mask(self, module: Module, key: ast.expr) -> bool:
         if isinstance(key, ast.Compare):

@@ -44,6 +44,7 @@ def told(kind: str, loss: str, functions: str = "", ready: str = "", inside: str
         ("mean", "(model(x).sum() / x.size(0) if fast else model(x).mean())"),
         ("mean", "{'first': F.cross_entropy(model(x), y)}['first']"),
         ("mean", "F.mse_loss(model(x), torch.fliplr(x))"),
+        ("mean", "F.mse_loss(model(x), torch.cos(3 * y) * torch.sin(x))"),
         ("mean", "F.mse_loss(model(x), x.flip(1))"),
         ("mean", "F.mse_loss(model(x), torch.roll(x, 1, dims=(1, 2)))"),
         ("sum", "F.cross_entropy(model(x), y) + (model(x) ** 2).sum()"),
@@ -175,3 +176,17 @@ def test_a_number_that_every_call_leaves_at_its_default() -> None:
         "def cost(out, y, weights):\n    return (F.cross_entropy(out, y, reduction='none') * weights[y]).mean()\n"
     )
     told("mean", "cost(model(x), y, weights)", functions, "weights = balance(torch.ones(2))")
+
+
+FULL_BATCH = (
+    "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
+    "graph = torch.load('graph.pt')\nmodel = nn.Linear(4, 3)\noptimizer = torch.optim.Adam(model.parameters())\n"
+    "seen = graph.y > 0\n"
+    "for epoch in range(9):\n    rows = graph.y > 0\n    loss = F.cross_entropy(model(graph.x)[{0}], graph.y[{0}])\n"
+    "    optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()\n"
+)
+
+
+def test_rows_that_are_chosen_above_the_loop_are_as_many_in_each_step() -> None:
+    assert "AM802" not in codes(FULL_BATCH.format("seen"))
+    assert SAID["uneven"] in noted(FULL_BATCH.format("rows"), "AM802")
