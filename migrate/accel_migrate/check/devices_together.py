@@ -56,7 +56,8 @@ def _found(evidence: Evidence) -> Found:
     yield from _fed_from_the_cpu(side, devices)
     yield from _loaded_where_it_was(side)
     yield from _moves_itself(side, devices, told)
-    first = {move for _, move, _, found in devices.moves() if "cuda" in found}
+    handed = {unparse(value) for value in given if isinstance(value, ast.Name | ast.Attribute)}
+    first = {m for _, m, device, found in devices.moves() if "cuda" in found or (device and unparse(device) in handed)}
     kept = {move for file, move, _, _ in devices.moves() if move in first and not _is_prepared(side, file, move)}
     for file, call in side.created:
         yield from _moved_before(side, file, call, first)

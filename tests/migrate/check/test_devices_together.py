@@ -326,6 +326,31 @@ def test_what_goes_to_the_first_gpu_before_a_trainer_makes_the_accelerator() -> 
     )
 
 
+TOLD = """
+import argparse
+import torch
+from accel_runtime import Accelerator
+
+def train(net, weight, args):
+    accelerator = Accelerator(device=args.device)
+    net = accelerator.prepare(net)
+    accelerator.backward(torch.nn.functional.cross_entropy(net(x), y, weight=weight))
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--device", default="cuda:0")
+args = parser.parse_args()
+net = torch.nn.Linear(2, 2).to(args.device)
+weight = torch.ones(2)MOVE
+train(net, weight, args)
+"""
+
+
+def test_what_goes_to_the_device_of_an_option_before_the_accelerator_gets_it() -> None:
+    (message,) = said("AM956", "x = 1\n", TOLD.replace("MOVE", ".to(args.device)"))
+    assert message.startswith("`torch.ones(2).to(args.device)` would go to the first GPU before the Accelerator")
+    assert not said("AM956", "x = 1\n", TOLD.replace("MOVE", ""))
+
+
 AGAIN = """
 import torch
 from accel_runtime import Accelerator
