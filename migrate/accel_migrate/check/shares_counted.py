@@ -22,6 +22,7 @@ Found = Iterator[tuple[Module, ast.AST, str]]
 GATHERS = ("gather", "gather_for_metrics", "sum_for_metrics", "reduce")
 GROWS = ("append", "extend", "update", "add", "add_batch")
 _COLLECTS = ("list", "tuple", "set", "sorted", "zip", "sum", "max", "min", "any", "all", "map")
+_CONTAINERS = (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.ListComp)
 _QUIET = ("torch.no_grad", "torch.inference_mode")
 
 
@@ -69,7 +70,7 @@ class Shares:
         side = self._side
         variable = file.variable(node)
         held = [node, *[binding.value for binding in file.bindings(variable)]] if variable is not None else [node]
-        if any(isinstance(value, ast.Tuple | ast.List | ast.Set | ast.Dict | ast.ListComp) for value in held):
+        if any(isinstance(value, _CONTAINERS) for value in held):
             return False
         prepared = set(side.flows.made(file, node, "prepared"))
         return any(
@@ -90,7 +91,8 @@ class Shares:
         for site in sites or [None]:
             if handed and site is not None and isinstance(function, Function):
                 given = [(site.file, argument_of(function, site.call, name)) for name in handed]
-                parts = [(at, each) for at, each in given if each is not None and side.is_prepared(at, each)]
+                held = [(at, each) for at, each in given if each is not None and not isinstance(each, _CONTAINERS)]
+                parts = [(at, each) for at, each in held if side.is_prepared(at, each)]
                 # Beside loaders that are whole, a process may look at its shard of what it trains on.
                 if parts and (every or not any(self._trained & side.flows.made(*each, "prepared") for each in parts)):
                     yield site
@@ -285,6 +287,10 @@ def _grown(file: Module, node: ast.AST, own: set[str]) -> Iterator[str]:
             yield node.id
         case ast.Call(func=ast.Attribute(value=kept, attr=attr)) if attr in GROWS and root(kept) not in own:
             if not only_shows(file, node):
+                yield _kept_in(kept)
+        case ast.Expr(value=ast.Call(func=ast.Name() | ast.Attribute() as kept, args=[_, _, *_])) if root(kept) not in own:
+            variable = file.variable(kept)  # `metric(net(x), y)`, of an object that keeps what it was called with
+            if variable is not None and any(isinstance(each.value, ast.Call) for each in file.bindings(variable)):
                 yield _kept_in(kept)
 
 

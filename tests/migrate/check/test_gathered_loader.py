@@ -45,6 +45,19 @@ def test_batches_that_are_drawn_one_by_one() -> None:
     assert said("AM955", "x = 1\n", TOP + drawn.format("test"))
 
 
+def test_an_object_that_is_called_for_each_batch_counts() -> None:
+    called = "metric = Accuracy()\nfor x, y in test:\n    metric({})\n"
+    assert said("AM955", "x = 1\n", BOTH + called.format("net(x), y"))
+    assert not said("AM955", "x = 1\n", TOP + called.format("net(x), y"))
+    assert not said("AM955", "x = 1\n", BOTH + called.format("*accelerator.gather_for_metrics((net(x), y))"))
+    assert not said("AM955", "x = 1\n", BOTH + called.replace("metric(", "print(").format("net(x), y"))
+
+
+def test_a_list_of_models_is_no_loader() -> None:
+    norms = "def norms(nets):\n    total = 0\n    for each in nets:\n        total += each.scale.item()\n    return total\n"
+    assert not said("AM955", "x = 1\n", BOTH + norms + "norms([net])\n")
+
+
 def test_a_value_that_is_gathered_twice() -> None:
     again = COUNTED.format("test") + "    y = accelerator.gather_for_metrics(y)\n"
     assert said("AM955", "x = 1\n", BOTH + again)
