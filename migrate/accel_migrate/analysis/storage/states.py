@@ -121,6 +121,7 @@ def same_models(roles: Roles, graph: CallGraph, held: frozenset[Variable]) -> fr
     found |= {part for model in found for part in _built_in(roles, model)}
     owners = {function: module for module in roles.project.modules for function in module.functions}
     calls = [(m, c, Definition(owners[f], f)) for f, sites in graph.sites.items() for m, c in sites]
+    goes_over = [each for module in roles.project.modules for each in _listed(graph, module)]
     while True:
         more = {
             variable
@@ -128,6 +129,9 @@ def same_models(roles: Roles, graph: CallGraph, held: frozenset[Variable]) -> fr
             for variable, value in _assigned(module)
             if variable not in found and is_same(module, value, found)
         }
+        for variable, listed in goes_over:
+            if listed and all(is_same(module, each, found) for module, each in listed):
+                more.add(variable)
         for module, call, target in calls:
             own = _own_object(target)
             if own is not None and _is_asked(module, call, found):
@@ -153,6 +157,16 @@ def is_same(module: Module, node: ast.expr, models: Set[Variable]) -> bool:
         return True
     is_part = isinstance(node, ast.Attribute) and not (node.attr in _NO_PART or node.attr.startswith("_"))
     return is_part and isinstance(node, ast.Attribute) and is_same(module, node.value, models)
+
+
+def _listed(graph: CallGraph, module: Module) -> Iterator[tuple[Variable, list[tuple[Module, ast.expr]]]]:
+    """`for model in models`, with what the list has: written there, or by those who hand it over."""
+    for loop in module.walk(module.tree, ast.For, ast.comprehension):
+        variable, read = module.variable(loop.target), module.variable(loop.iter)
+        given = graph.handed(read) if read is not None else [(module, loop.iter)]
+        if variable is not None:
+            lists = [(m, each.elts) if isinstance(each, ast.List | ast.Tuple) else (m, [each]) for m, each in given]
+            yield variable, [(m, element) for m, elements in lists for element in elements]
 
 
 def _own_object(target: Definition) -> Variable | None:
