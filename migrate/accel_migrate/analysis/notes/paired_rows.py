@@ -120,7 +120,7 @@ class _Values:
         name, operands = _called(module, node)
         if name in _PRODUCTS and len(operands) > 1:
             return self._product(module, operands[-2], operands[-1], flat=name != "matmul")
-        if name == "pdist" and operands:
+        if operands and (name == "pdist" or _meet_others(name, node)):
             return operands[0], operands[0]
         if name == "einsum" and len(operands) == 3 and _pairs_first(operands[0]):
             return operands[1], operands[2]
@@ -262,6 +262,13 @@ def _called(module: Module, call: ast.Call, least: int = 0) -> tuple[str, list[a
     if dotted is None and isinstance(call.func, ast.Attribute):
         return call.func.attr, [call.func.value, *call.args]
     return (dotted or unparse(call.func)).rpartition(".")[2], [*call.args] or [call.func] * least
+
+
+def _meet_others(name: str, call: ast.Call) -> bool:
+    """`x.flip(0)`, `torch.roll(x, 1, dims=0)`: rows stand where others stood, whatever they are used with there."""
+    said = [keyword.value for keyword in call.keywords if keyword.arg == "dims"] or (call.args if name == "flip" else call.args[-1:])
+    dims = [part for each in said for part in (each.elts if isinstance(each, ast.List | ast.Tuple) else [each])]
+    return name in ("flip", "roll") and any(isinstance(dim, ast.Constant) and dim.value == 0 for dim in dims)
 
 
 def _pairs_first(spelled: ast.expr) -> bool:

@@ -57,7 +57,7 @@ def told(kind: str, loss: str, functions: str = "", ready: str = "", inside: str
         ("unknown", "F.cross_entropy(model(x), y, reduction=kind)"),
         ("unknown", "F.cross_entropy(model(x), y) + outside(x)"),
         ("unknown", "torch.norm(model(x))"),
-        ("unknown", "F.mse_loss(model(x), torch.flip(x, [0]))"),
+        ("unknown", "F.mse_loss(model(x), torch.flip(x, [axis]))"),
         ("unknown", "F.mse_loss(model(x), torch.roll(x, 1))"),
         ("unknown", "model(x).sum(0).mean()"),
         ("unknown", "sum(model(x).values())"),

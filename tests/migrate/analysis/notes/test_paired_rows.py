@@ -34,6 +34,10 @@ def is_told(source: str) -> bool:
         "torch.einsum('nc,mc->nm', u, v)",
         "torch.einsum('nc,mc->nm', [u, v][0], v)",
         "torch.pdist(u)",
+        "u - u.flip(0)",
+        "u * torch.flip(v, [0])",
+        "u * v.roll(1, 0)",
+        "u * torch.roll(v, shifts=1, dims=(0, 1))",
     ],
 )
 def test_rows_that_meet_rows(paired: str) -> None:
@@ -62,6 +66,9 @@ def test_distances_that_may_be_within_each_sample():
         "u[:, None] - table[None]",
         "u.unsqueeze(1) * v.unsqueeze(1)",
         "F.cosine_similarity(u, v)",
+        "u - u.flip(1)",
+        "u - torch.roll(u, 1, dims=-1)",
+        "u - table.flip(0)",
     ],
 )
 def test_weights_and_values_within_a_sample(apart: str) -> None:
