@@ -15,7 +15,7 @@ from accel_migrate.check.paths import Paths, may_be_one, may_end_alike
 from accel_migrate.check.stores import Stores
 from accel_migrate.flow.calls import Place, Site
 from accel_migrate.flow.cfg import Graph
-from accel_migrate.flow.file_calls import LISTING, folder_made, taken_away
+from accel_migrate.flow.file_calls import LISTING, as_saved, folder_made, taken_away
 from accel_migrate.flow.nodes import called_name, unparse, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module, Scope
@@ -147,7 +147,8 @@ class _Files:
             spelled = self._paths.of(path.file, path.node)
             if is_command(path.file, path.call):
                 spelled = frozenset(word for text in spelled for word in text.split())
-            self._spelled[path.node] = spelled
+            dotted = path.file.qualified(path.call.func)
+            self._spelled[path.node] = frozenset(as_saved(text, dotted) for text in spelled)
         return self._spelled[path.node]
 
     def _origins(self, path: Path) -> set[Place]:

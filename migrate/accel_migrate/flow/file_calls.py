@@ -100,6 +100,7 @@ READERS = frozenset({
     "torchvision.io.read_image", "soundfile.read", "safetensors.torch.load_file", "safetensors.numpy.load_file",
     "os.path.getsize", "os.stat",
 })  # fmt: skip
+_ENDINGS = {"numpy.save": ".npy", "numpy.savez": ".npz", "numpy.savez_compressed": ".npz"}
 _WRITING_MODE = re.compile(r"[bt]?[wax][bt+]*(:\w*)?|[bt]?r[bt]?\+[bt]?")
 
 
@@ -130,6 +131,12 @@ def written_paths(call: ast.Call, dotted: str | None) -> list[ast.expr] | None:
     if (name == "open" and isinstance(call.func, ast.Name)) or dotted in OPENERS or dotted in _KEPT_OPEN:
         return call.args[:1]
     return None
+
+
+def as_saved(path: str, dotted: str | None) -> str:
+    """A path with the ending that a call gives it: `np.save("losses", rows)` writes losses.npy."""
+    ending = _ENDINGS.get(dotted or "", "")
+    return path if path.endswith(ending) else path + ending
 
 
 def folder_made(call: ast.Call, dotted: str | None) -> ast.expr | None:

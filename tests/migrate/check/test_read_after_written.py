@@ -43,6 +43,12 @@ def test_a_tensor_that_is_read_is_no_weights_of_a_model(saved: str, read: str, t
     assert bool(said("AM962", "x = 1\n", text)) is told
 
 
+def test_a_file_whose_name_gets_an_ending() -> None:
+    saved = "import numpy as np\n" + TOP + "if accelerator.is_main_process:\n    np.save('rows', rows)\n"
+    assert said("AM962", "x = 1\n", saved + "rows = np.load('rows.npy')\n")
+    assert not said("AM962", "x = 1\n", saved + "rows = np.load('rows')\n")
+
+
 LISTING = "import glob, os\nfrom pathlib import Path\n{}names = {}\n{}weights = torch.load({})\n"
 
 

@@ -501,6 +501,9 @@ def test_a_folder_that_is_named_by_the_clock_only_afterwards_is_no_process_its_o
         ('with open(name, "w") as f:\n    f.write("x")', "with open(name) as f:\n    text = f.read()"),
         ('Path(name).write_text("x")', "text = Path(name).read_text()"),
         ("torch.save(total, name)", "size = os.path.getsize(name)"),
+        ('np.save("a", a)', 'a = np.load("a.npy")'),
+        ('with open(os.path.join("out", name), "w") as f:\n    f.write("x")', 'text = open(f"out/{name}").read()'),
+        ('with open("out/" + name, "w") as f:\n    f.write("x")', 'text = (Path("out") / "a.txt").read_text()'),
     ],
 )
 def test_waits_where_a_file_is_read_back(write: str, read: str):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.loops import CallGraph
-from accel_migrate.flow.file_calls import READERS, is_writing_mode, written_paths
+from accel_migrate.flow.file_calls import READERS, as_saved, is_writing_mode, written_paths
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.sequence import follows
@@ -23,12 +23,13 @@ def read_back(module: Module, written: Iterable[ast.stmt]) -> Iterator[ast.stmt]
     for statement in written:
         calls = module.walk(statement, ast.Call)
         inside.update(calls)
-        for path in (path for call in calls for path in written_paths(call, module.qualified(call.func)) or ()):
-            writes.setdefault(_spelled(path), []).append(statement)
+        for call, dotted in ((call, module.qualified(call.func)) for call in calls):
+            for path in written_paths(call, dotted) or ():
+                writes.setdefault(as_saved(_spelled(module, path), dotted), []).append(statement)
     waited: list[ast.Call] = []
     for call in module.calls:
         read = _path_read(module, call) if call not in inside else None
-        before = [each for each in writes.get(_spelled(read), ()) if follows(module, each, call)] if read else []
+        before = [each for each in writes.get(_spelled(module, read), ()) if follows(module, each, call)] if read else []
         met = [each for each in waited if follows(module, each, call)]
         if all(any(follows(module, each, wait) for wait in met) for each in before) or not always_runs(module, call):
             continue
@@ -56,7 +57,7 @@ def readers(graph: CallGraph, module: Module, written: ast.stmt) -> Iterator[tup
 
 def known_as(graph: CallGraph, module: Module, path: ast.expr) -> set[str | Variable]:
     """All that a path is known as: the variables that it goes through, or the text of what is in them."""
-    return {file.variable(part) or _spelled(part) for file, part in contents(graph, module, _bare(path))}
+    return {file.variable(part) or _spelled(file, part) for file, part in contents(graph, module, _bare(path))}
 
 
 def _path_read(module: Module, call: ast.Call) -> ast.expr | None:
@@ -71,8 +72,26 @@ def _path_read(module: Module, call: ast.Call) -> ast.expr | None:
     return None
 
 
-def _spelled(path: ast.expr) -> str:
-    return unparse(_bare(path))
+def _spelled(module: Module, path: ast.expr) -> str:
+    """The text that a path is put together to, with what is not written out in it as it is read."""
+    path = _bare(path)
+    match path:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=parts):
+            return "".join(_spelled(module, part) for part in parts)
+        case ast.FormattedValue(value=part, conversion=-1, format_spec=None):
+            return _spelled(module, part)
+        case ast.BinOp(op=ast.Add() | ast.Div() as joined, left=left, right=right):
+            between = "/" if isinstance(joined, ast.Div) else ""
+            return f"{_spelled(module, left)}{between}{_spelled(module, right)}"
+        case ast.Call(func=called, args=parts) if module.qualified(called) == "os.path.join":
+            return "/".join(_spelled(module, part) for part in parts)
+        case ast.Name() if (variable := module.variable(path)) is not None:
+            bindings = module.bindings(variable)
+            if len(bindings) == 1 and isinstance(bindings[0].value, ast.Constant):
+                return _spelled(module, bindings[0].value)
+    return f"<{unparse(path)}>"
 
 
 def _bare(path: ast.expr) -> ast.expr:
