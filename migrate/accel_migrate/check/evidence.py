@@ -29,6 +29,7 @@ class Side:
         self.program = Program(modules)
         self._bound: dict[Scope, dict[str, list[ast.stmt]]] = {}
         self._made: dict[Callable[[Side], Any], Any] = {}
+        self._graphs: dict[Scope, Graph] = {}
 
     @property
     def files(self) -> list[Module]:
@@ -46,7 +47,10 @@ class Side:
 
     def graph(self, scope: Scope) -> Graph:
         """Control flow of the function or module around a scope; classes in it run where they stand."""
-        return graph_of(scope.module.tree, scope.frame.node)  # type: ignore[arg-type]
+        frame = scope.frame
+        if frame not in self._graphs:
+            self._graphs[frame] = graph_of(scope.module.tree, frame.node)  # type: ignore[arg-type]
+        return self._graphs[frame]
 
     @cached_property
     def flows(self) -> Flows:
@@ -215,10 +219,10 @@ class Side:
         binders = self._binders(file, scope).get(node.id, [])
         if at is None or not all(graph.holds(each) for each in binders):
             return False  # another scope may set it
-        if graph.reachable_past(None, at, binders) and not self._is_handed_other(scope, node.id, kind, seen):
+        coming = graph.arriving(at, [None, *binders], binders)
+        if None in coming and not self._is_handed_other(scope, node.id, kind, seen):
             return False
-        held = [b for b in binders if graph.reachable_past(b, at, [each for each in binders if each is not b])]
-        return all(self._holds_other(file, binder, node.id, kind, seen) for binder in held)
+        return all(self._holds_other(file, each, node.id, kind, seen) for each in binders if each in coming)
 
     def _returns_other(self, call: ast.Call, kind: str, seen: set[ast.AST]) -> bool:
         """Whether all that a call may give back is made of parts of batches."""

@@ -184,10 +184,8 @@ class Origins:
         if use is None:
             return own, True
         steps = [one.node for one in own]
-        seen = [
-            one for one in own if graph.reachable_past(one.node, use, [step for step in steps if step is not one.node])
-        ]
-        return seen, graph.reachable_past(None, use, steps)
+        coming = graph.arriving(use, [None, *steps], steps)
+        return [one for one in own if one.node in coming], None in coming
 
     def _left_anywhere(self, file: Module, place: ast.expr, seen: frozenset[object]) -> Other | None:
         """What any function may leave in a place when it ends, and does not prepare after all."""

@@ -93,11 +93,7 @@ class _Order:
         assert self.step is not None
         if not self.texts:
             return self.graph.reachable(step, self.step) and not self.graph.dominates(self.step, step)
-        return any(
-            self.graph.reachable_past(begin, step, self._preparing(text))
-            for text in self.texts
-            for begin in self._begins(text)
-        )
+        return any(self.graph.arriving(step, self._begins(text), self._preparing(text)) for text in self.texts)
 
     @once
     def _begins(self, text: str) -> list[ast.stmt | None]:

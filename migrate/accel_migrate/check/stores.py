@@ -70,12 +70,10 @@ class Stores:
         steps = {store: step_of(file, store.node, graph) for store in known}
         if use is None or None in steps.values():
             return known
-        whole = {s for store, s in steps.items() if s not in (None, use) and not store.at and not store.anywhere}
+        whole = {s for store, s in steps.items() if s and s is not use and not store.at and not store.anywhere}
+        coming = graph.arriving(use, steps.values(), whole)
         return [
-            store
-            for store, step in steps.items()
-            if (step is use and not isinstance(store.node, ast.Assign))
-            or graph.reachable_past(step, use, [w for w in whole if w is not None and w is not step])
+            s for s, step in steps.items() if step in coming or (step is use and not isinstance(s.node, ast.Assign))
         ]
 
     def field(self, owner: Scope, name: str) -> Place:

@@ -21,10 +21,6 @@ class Assignment:
         points = self.graph.points
         self._events = [names.events(point) for point in points.points]
         self._bits: dict[Variable, int] = {}
-        self._before: list[list[int]] = [[] for _ in points.points]
-        for origin, (after, failed) in enumerate(zip(points.successors, points.raising)):
-            for point in (*after, *failed):
-                self._before[point].append(origin)
 
     def unbound(self) -> Iterator[Read]:
         """Reads of this scope's own variables that a run may come to before they are bound."""
@@ -74,7 +70,7 @@ class Assignment:
             queued[number] = False
             if number:
                 state: int | None = None
-                for origin in self._before[number]:
+                for origin in self.graph.before[number]:
                     known = out[origin]
                     if known is not None:
                         state = known if state is None else state & known

@@ -10,8 +10,9 @@ Order does not matter here; `flow.cfg` answers questions of order.
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Iterable, Iterator
-from typing import NamedTuple
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from accel_migrate.flow.fields import Families, self_of
 from accel_migrate.flow.nodes import called_name, children, unparse
@@ -20,48 +21,11 @@ from accel_migrate.flow.scopes import Module, Scope
 from accel_migrate.flow.torch_api import GROWS, ITSELF, PASSED_ON
 
 Place = Hashable
-_COMPUTED = frozenset(
-    [
-        "int",
-        "str",
-        "bool",
-        "float",
-        "abs",
-        "min",
-        "max",
-        "any",
-        "all",
-        "len",
-        "getattr",
-        "get",
-        "getenv",
-        "range",
-        "str2bool",
-        "format",
-        "join",
-        "Path",
-        "abspath",
-        "replace",
-    ]
-)
-_CONSTRAINING = frozenset(
-    (
-        ast.Assign,
-        ast.AnnAssign,
-        ast.AugAssign,
-        ast.NamedExpr,
-        ast.For,
-        ast.AsyncFor,
-        ast.comprehension,
-        ast.withitem,
-        ast.Return,
-        ast.If,
-        ast.While,
-        ast.IfExp,
-        ast.Call,
-        ast.BoolOp,
-    )
-)
+_COMPUTED = frozenset([
+    "int", "str", "bool", "float", "abs", "min", "max", "any", "all", "len", "getattr", "get", "getenv", "range", "str2bool",
+    "format", "join", "Path", "abspath", "replace",
+])  # fmt: skip
+_LOOKING_UP = frozenset(["globals", "vars", "getattr"])
 _CONTAINERS = (
     ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Starred,
 )  # fmt: skip
@@ -93,11 +57,11 @@ class Flows:
         self.callers: dict[Function, list[Site]] = {}
         self.function_file: dict[Function, Module] = {}
         self._families = Families(program)
-        self._copies: dict[Place, set[Place]] = {}
-        self._computed: dict[Place, set[Place]] = {}
+        self._copies: dict[Place, set[Place]] = defaultdict(set)
+        self._computed: dict[Place, set[Place]] = defaultdict(set)
         self._origins: dict[Place, list[Place]] | None = None  # the copies backwards, once they are all there
-        self._calls: dict[Place, list[Site]] = {}
-        self._reads: dict[Place, list[tuple[str, Place]]] = {}
+        self._calls: dict[Place, list[Site]] = defaultdict(list)
+        self._reads: dict[Place, list[tuple[str, Place]]] = defaultdict(list)
         self._places: dict[ast.AST, Place] = {}
         self._pending: list[tuple[Place, Made]] = []
         self._followed = {id(call): kind for _, call, kind in seeds}
@@ -112,15 +76,15 @@ class Flows:
                 self._put(self.variable(file.scope(owner), owner.name), Made("class", owner))
         self._solve()  # what a class inherits from is known before it is called
         for file in program.modules:
-            for node in file.walk(file.tree, *_CONSTRAINING):
-                self._constrain(file, node)
+            for constraining in file.walk(file.tree, *_CONSTRAINTS):
+                _CONSTRAINTS[type(constraining)](self, file, constraining)
         self._solve()
 
     # ---- questions
 
     def made(self, file: Module, node: ast.expr, kind: str = "") -> set[Made]:
         """The objects that may be the value of an expression."""
-        found = self.objects.get(self.place(file, node))
+        found = self.objects.get(self._places.get(node) or self.place(file, node))
         return {each for each in found if not kind or each.kind == kind} if found else set()
 
     def variable(self, scope: Scope, name: str) -> Place:
@@ -267,17 +231,20 @@ class Flows:
         """Where the value of an expression is; made, with what flows into it, when first asked for."""
         place = self._places.get(node)
         if place is None:
-            if type(node) is ast.Name:
-                place = self._places[node] = self.variable(file.scope(node), node.id)
-            else:
-                module = self._of_module(file, node) if type(node) is ast.Attribute else None
-                place = self._places[node] = module or ("expression", node)
-                if module is None:
-                    self._fill(file, node, place)
+            kind = type(node)
+            place = self._named_by(file, node) if kind is ast.Name or kind is ast.Attribute else None
+            if place is not None:
+                self._places[node] = place
+                return place
+            place = self._places[node] = ("expression", node)
+            if kind in _FILLS:
+                _FILLS[kind](self, file, node, place)
         return place
 
-    def _of_module(self, file: Module, node: ast.Attribute) -> Place | None:
-        """`engine.train` where engine is a file of the project."""
+    def _named_by(self, file: Module, node: ast.expr) -> Place | None:
+        """A variable, or `engine.train` where engine is a file of the project."""
+        if type(node) is ast.Name:
+            return self.variable(file.scope(node), node.id)
         dotted = file.qualified(node)
         found = self.program.locate(file, dotted) if dotted else None
         return ("name", found[0].root, found[1]) if found and found[1] in found[0].root.bindings else None
@@ -304,52 +271,61 @@ class Flows:
         """The places of a file's names, those that star imports bring included."""
         return (("name", file.root, name) for name in file.root.bindings)
 
-    def _fill(self, file: Module, node: ast.expr, place: Place) -> None:
-        if type(node) is ast.Call or type(node) is ast.Attribute:
-            for named in self._looked_up(file, node):
-                self._copy(named, place)
-        match node:
-            case ast.Attribute():
-                base = self.place(file, node.value)
-                own = self_of(file, node.value)
-                closed = own is not None and self._families.of(own.node) is not None
-                self._copy(self._own(own, node.attr) if own and closed else ("field", node.attr), place)
-                self._compute(base, place)
-                self._read(base, node.attr, place)
-            case ast.Call():
-                self._call(file, node, place)
-            case ast.Lambda():
-                self._put(place, Made("function", node))
-            case ast.IfExp():
-                self._copy(self.place(file, node.body), place)
-                self._copy(self.place(file, node.orelse), place)
-                self._compute(self.place(file, node.test), place)
-            case ast.BoolOp(values=parts) | ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
-                for part in parts:
-                    self._copy(self.place(file, part), place)
-            case ast.Dict():
-                for key, part in zip(node.keys, node.values):
-                    self._copy(self.place(file, part), place)
-                    if isinstance(key, ast.Constant):
-                        self._copy(self.place(file, part), ("key", key.value))
-            case ast.Subscript():
-                self._copy(self.place(file, node.value), place)
-                if isinstance(node.slice, ast.Constant):
-                    self._copy(("key", node.slice.value), place)
-                elif not isinstance(node.slice, ast.Slice):  # which no mapping has for a key
-                    self._copy("keyed", place)
-            case ast.Starred() | ast.Await() | ast.NamedExpr() | ast.FormattedValue():
-                self._copy(self.place(file, node.value), place)
-            case ast.ListComp(elt=made) | ast.SetComp(elt=made) | ast.GeneratorExp(elt=made) | ast.DictComp(value=made):
-                self._copy(self.place(file, made), place)
-            case ast.Compare() | ast.BinOp() | ast.UnaryOp() | ast.JoinedStr():
-                for child in children(node):
-                    if isinstance(child, ast.expr):
-                        self._compute(self.place(file, child), place)
+    def _fill_attribute(self, file: Module, node: ast.Attribute, place: Place) -> None:
+        if node.attr == "__dict__":
+            self._fill_looked_up(file, node, place)
+        base = self.place(file, node.value)
+        own = self_of(file, node.value)
+        closed = own is not None and self._families.of(own.node) is not None
+        self._copy(self._own(own, node.attr) if own and closed else ("field", node.attr), place)
+        self._compute(base, place)
+        self._read(base, node.attr, place)
 
-    def _call(self, file: Module, node: ast.Call, place: Place) -> None:
+    def _fill_looked_up(self, file: Module, node: ast.expr, place: Place) -> None:
+        for named in self._looked_up(file, node):
+            self._copy(named, place)
+
+    def _fill_lambda(self, file: Module, node: ast.Lambda, place: Place) -> None:
+        self._put(place, Made("function", node))
+
+    def _fill_choice(self, file: Module, node: ast.IfExp, place: Place) -> None:
+        self._copy(self.place(file, node.body), place)
+        self._copy(self.place(file, node.orelse), place)
+        self._compute(self.place(file, node.test), place)
+
+    def _fill_parts(self, file: Module, node: ast.Tuple | ast.List | ast.Set | ast.BoolOp, place: Place) -> None:
+        for part in node.values if isinstance(node, ast.BoolOp) else node.elts:
+            self._copy(self.place(file, part), place)
+
+    def _fill_mapping(self, file: Module, node: ast.Dict, place: Place) -> None:
+        for key, part in zip(node.keys, node.values):
+            self._copy(self.place(file, part), place)
+            if isinstance(key, ast.Constant):
+                self._copy(self.place(file, part), ("key", key.value))
+
+    def _fill_item(self, file: Module, node: ast.Subscript, place: Place) -> None:
+        self._copy(self.place(file, node.value), place)
+        if isinstance(node.slice, ast.Constant):
+            self._copy(("key", node.slice.value), place)
+        elif not isinstance(node.slice, ast.Slice):  # which no mapping has for a key
+            self._copy("keyed", place)
+
+    def _fill_inner(self, file: Module, node: ast.Starred | ast.Await | ast.NamedExpr, place: Place) -> None:
+        self._copy(self.place(file, node.value), place)
+
+    def _fill_collected(self, file: Module, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, place: Place) -> None:
+        self._copy(self.place(file, node.elt), place)
+
+    def _fill_computed(self, file: Module, node: ast.expr, place: Place) -> None:
+        for child in children(node):
+            if isinstance(child, ast.expr):
+                self._compute(self.place(file, child), place)
+
+    def _fill_call(self, file: Module, node: ast.Call, place: Place) -> None:
+        if type(node.func) is ast.Name and node.func.id in _LOOKING_UP:
+            self._fill_looked_up(file, node, place)
         called = self.place(file, node.func)
-        self._calls.setdefault(called, []).append(Site(file, node))
+        self._calls[called].append(Site(file, node))
         for made in self.objects.get(called, ()):
             self._pending.append((called, made))
         if id(node) in self._followed:
@@ -358,7 +334,7 @@ class Flows:
         arguments = [*node.args, *[keyword.value for keyword in node.keywords]]
         if name == "partial" and node.args:
             self._copy(self.place(file, node.args[0]), ("partial", node))
-            self._calls.setdefault(("partial", node), []).append(Site(file, node))
+            self._calls["partial", node].append(Site(file, node))
         elif name == "super" and isinstance(node.func, ast.Name):
             owner = file.scope(node).owner_class
             for base in self._bases(owner.node) if owner is not None else ():
@@ -409,27 +385,34 @@ class Flows:
                 for scope in file.imported_in.get(name, ()):
                     self._copy(("name", found[0].root, found[1]), ("name", scope, name))
 
-    def _constrain(self, file: Module, node: ast.AST) -> None:
-        match node:
-            case ast.Call() | ast.BoolOp():
-                self.place(file, node)
-            case ast.Assign():
-                for target in node.targets:
-                    self._flow(file, node.value, target)
-            case ast.AnnAssign() | ast.AugAssign() | ast.NamedExpr() if node.value is not None:
-                self._flow(file, node.value, node.target)
-            case ast.For() | ast.AsyncFor() | ast.comprehension():
-                self._into(file, self.place(file, node.iter), node.target)
-            case ast.withitem() if node.optional_vars is not None:
-                self._flow(file, node.context_expr, node.optional_vars)
-            case ast.Return() if node.value is not None:
-                function = file.scope(node).frame.node
-                self._copy(self.place(file, node.value), ("result", function))
-                if isinstance(node.value, ast.Tuple):
-                    for index, part in enumerate(node.value.elts):
-                        self._copy(self.place(file, part), ("result", function, index))
-            case ast.If() | ast.While() | ast.IfExp():
-                self.place(file, node.test)
+    def _constrain_value(self, file: Module, node: ast.expr) -> None:
+        self.place(file, node)
+
+    def _constrain_assignment(self, file: Module, node: ast.Assign) -> None:
+        for target in node.targets:
+            self._flow(file, node.value, target)
+
+    def _constrain_target(self, file: Module, node: ast.AnnAssign | ast.AugAssign | ast.NamedExpr) -> None:
+        if node.value is not None:
+            self._flow(file, node.value, node.target)
+
+    def _constrain_loop(self, file: Module, node: ast.For | ast.AsyncFor | ast.comprehension) -> None:
+        self._into(file, self.place(file, node.iter), node.target)
+
+    def _constrain_entered(self, file: Module, node: ast.withitem) -> None:
+        if node.optional_vars is not None:
+            self._flow(file, node.context_expr, node.optional_vars)
+
+    def _constrain_return(self, file: Module, node: ast.Return) -> None:
+        if node.value is not None:
+            function = file.scope(node).frame.node
+            self._copy(self.place(file, node.value), ("result", function))
+            if isinstance(node.value, ast.Tuple):
+                for index, part in enumerate(node.value.elts):
+                    self._copy(self.place(file, part), ("result", function, index))
+
+    def _constrain_test(self, file: Module, node: ast.If | ast.While | ast.IfExp) -> None:
+        self.place(file, node.test)
 
     def _flow(self, file: Module, value: ast.expr, target: ast.expr) -> None:
         if isinstance(target, ast.Tuple | ast.List):
@@ -471,20 +454,22 @@ class Flows:
     # ---- the fixed point
 
     def _copy(self, source: Place, target: Place) -> None:
-        known = self._copies.setdefault(source, set())
+        known = self._copies[source]
         if target not in known and source != target:
             known.add(target)
-            self._pending += [(target, made) for made in self.objects.get(source, ())]
+            if source in self.objects:
+                self._pending += [(target, made) for made in self.objects[source]]
 
     def _compute(self, source: Place, target: Place) -> None:
-        self._computed.setdefault(source, set()).add(target)
+        self._computed[source].add(target)
 
     def _put(self, place: Place, made: Made) -> None:
         self._pending.append((place, made))
 
     def _read(self, base: Place, name: str, place: Place) -> None:
-        self._reads.setdefault(base, []).append((name, place))
-        self._pending += [(base, made) for made in self.objects.get(base, ())]
+        self._reads[base].append((name, place))
+        if base in self.objects:
+            self._pending += [(base, made) for made in self.objects[base]]
 
     def _solve(self) -> None:
         done: set[tuple[Place, Made]] = set()
@@ -495,7 +480,7 @@ class Flows:
             done.add((place, made))
             if first:
                 self._pending += [(each, made) for each in self._copies.get(place, ())]
-            for name, target in tuple(self._reads.get(place, ())):
+            for name, target in tuple(self._reads[place]) if place in self._reads else ():
                 method = self._method(made.node, name) if made.kind in ("instance", "class") else None
                 if method is not None and made.kind == "instance" and _is_property(method):
                     self._copy(("result", method), target)
@@ -503,7 +488,7 @@ class Flows:
                     self._put(target, Made("function", method))
                 if method is not None and made.kind == "instance":
                     self._hand_self(method, made)
-            for site in tuple(self._calls.get(place, ())):
+            for site in tuple(self._calls[place]) if place in self._calls else ():
                 self._bind(site, place, made)
 
     def _hand_self(self, method: Function, made: Made) -> None:
@@ -620,6 +605,31 @@ class Flows:
 
     def _bases(self, owner: ast.AST) -> list[ast.AST]:
         return [base.node for base in self.program.bases(self.program.classes[owner])]
+
+
+# What flows into an expression, and what a statement lets flow: each takes a node of its own kinds.
+_FILLS: dict[type, Callable[[Flows, Module, Any, Place], None]] = {
+    ast.Attribute: Flows._fill_attribute,
+    ast.Call: Flows._fill_call,
+    ast.Lambda: Flows._fill_lambda,
+    ast.IfExp: Flows._fill_choice,
+    **dict.fromkeys((ast.BoolOp, ast.Tuple, ast.List, ast.Set), Flows._fill_parts),
+    ast.Dict: Flows._fill_mapping,
+    ast.Subscript: Flows._fill_item,
+    **dict.fromkeys((ast.Starred, ast.Await, ast.NamedExpr, ast.FormattedValue, ast.DictComp), Flows._fill_inner),
+    **dict.fromkeys((ast.ListComp, ast.SetComp, ast.GeneratorExp), Flows._fill_collected),
+    **dict.fromkeys((ast.Compare, ast.BinOp, ast.UnaryOp, ast.JoinedStr), Flows._fill_computed),
+}
+_CONSTRAINTS: dict[type[ast.AST], Callable[[Flows, Module, Any], None]] = {
+    **dict.fromkeys((ast.Call, ast.BoolOp), Flows._constrain_value),
+    ast.Assign: Flows._constrain_assignment,
+    **dict.fromkeys((ast.AnnAssign, ast.AugAssign), Flows._constrain_target),
+    ast.NamedExpr: Flows._constrain_target,
+    **dict.fromkeys((ast.For, ast.AsyncFor, ast.comprehension), Flows._constrain_loop),
+    ast.withitem: Flows._constrain_entered,
+    ast.Return: Flows._constrain_return,
+    **dict.fromkeys((ast.If, ast.While, ast.IfExp), Flows._constrain_test),
+}
 
 
 def _is_property(function: Function) -> bool:

@@ -7,7 +7,7 @@ follow the program as it is written: they hold as long as no statement fails tha
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from typing import NamedTuple
 
@@ -49,7 +49,7 @@ class Graph:
 
     def is_reached(self, statement: ast.AST) -> bool:
         """Whether any run can come to a statement."""
-        return any(self._forward.is_reached(point) for point in self._graph.of[statement])
+        return not self._reached.isdisjoint(self._graph.of[statement])
 
     def dominates(self, first: ast.AST, second: ast.AST) -> bool:
         """Whether every run that comes to `second` has been through the whole of `first`, or through its head."""
@@ -90,6 +90,24 @@ class Graph:
                 waiting += self._every_edge[point]
         return False
 
+    def arriving(self, at: ast.AST, steps: Iterable[ast.AST | None], past: Collection[ast.AST]) -> set[ast.AST | None]:
+        """Those of some statements from which a run can come to `at` and go through none of `past` on the way but themselves.
+
+        None is the beginning of the scope.
+        """
+        of, rounds = self._graph.of, self._rounds
+        walls = {point for each in past for point in (*of.get(each, ()), *rounds.get(each, ()))}
+        seen: set[int] = set()
+        waiting = [before for point in of[at] for before in self.before[point]]
+        while waiting:
+            point = waiting.pop()
+            if point not in seen:
+                seen.add(point)
+                if point not in walls:
+                    waiting += self.before[point]
+        begun = {each: [0] if each is None else of[each] for each in steps}
+        return {e for e, at in begun.items() if not seen.isdisjoint([*at, *rounds.get(e, ())] if e in past else at)}
+
     def in_loop(self, statement: ast.AST) -> bool:
         """Whether a statement can run more than once in one run of its scope."""
         return self.reachable(statement, statement)
@@ -121,6 +139,20 @@ class Graph:
     def _every_edge(self) -> list[list[int]]:
         graph = self._graph
         return [after + failed if failed else after for after, failed in zip(graph.successors, graph.raising)]
+
+    @cached_property
+    def before(self) -> list[list[int]]:
+        """For each point those that a run may come from, by an exception too."""
+        found: list[list[int]] = [[] for _ in self._every_edge]
+        for origin, edges in enumerate(self._every_edge):
+            for point in edges:
+                found[point].append(origin)
+        return found
+
+    @cached_property
+    def _reached(self) -> set[int]:
+        """The points that a run can come to."""
+        return _flooded(self._every_edge, [0], set())
 
     @cached_property
     def _after(self) -> list[int]:

@@ -19,8 +19,9 @@ def once(find: Callable[Concatenate[Owner, Asked], Answer]) -> Callable[Concaten
 
     @wraps(find)
     def known(owner: Owner, /, *asked: Asked.args, **named: Asked.kwargs) -> Answer:
-        answers: dict[Any, Answer] = owner.__dict__.setdefault("_answers", {})
-        key = (find, *asked, *named.items())
+        every: dict[Any, dict[Any, Answer]] = owner.__dict__.setdefault("_answers", {})
+        answers = every.setdefault(find, {})
+        key = (asked, *named.items()) if named else asked
         if key not in answers:
             answers[key] = find(owner, *asked, **named)
         return answers[key]

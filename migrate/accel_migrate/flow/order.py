@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 
 class Order:
     """What every path from the root to a point goes through."""
 
-    def __init__(self, edges: Sequence[Sequence[int]], root: int, parents: list[int], entered: list[int]) -> None:
-        self.parents = (
-            parents  # the nearest point that every path goes through; -1 for the root and what is not reached
-        )
+    def __init__(
+        self, edges: Sequence[Sequence[int]], root: int, parents: list[int], entered: list[int], number: list[int]
+    ) -> None:
+        # The nearest point that every path goes through; -1 for the root and what is not reached.
+        self.parents = parents
         self._edges = edges
         self._root = root
-        self._first, self._last = _spans(parents, entered)
+        self._entered = entered
+        self._number = number
 
     def is_reached(self, point: int) -> bool:
-        return self._last[point] >= 0
+        return self._number[point] >= 0
+
+    @cached_property
+    def _spans(self) -> tuple[list[int], list[int]]:
+        return _spans(self.parents, self._entered)
 
     def always_before(self, first: Sequence[int], second: Iterable[int]) -> bool:
         """Whether every path to one of `second` goes through one of `first`, which is itself before itself."""
@@ -27,7 +34,8 @@ class Order:
         return self._without(set(first)).isdisjoint(targets)
 
     def _dominates(self, first: int, second: int) -> bool:
-        return self.is_reached(first) and self._first[first] <= self._first[second] <= self._last[first]
+        begun, done = self._spans
+        return self.is_reached(first) and begun[first] <= begun[second] <= done[first]
 
     def _without(self, walls: set[int]) -> set[int]:
         """What can be reached around these points."""
@@ -64,7 +72,7 @@ def order(edges: Sequence[Sequence[int]], root: int) -> Order:
                 parents[point] = nearest
                 changed = True
     parents[root] = -1
-    return Order(edges, root, parents, entered)
+    return Order(edges, root, parents, entered, number)
 
 
 def _meet(first: int, second: int, parents: list[int], number: list[int]) -> int:
