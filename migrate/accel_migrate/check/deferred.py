@@ -11,6 +11,7 @@ from accel_migrate.check.pair import Pair
 from accel_migrate.flow.definitions import Called, Names
 from accel_migrate.flow.main_guard import asks_for_name
 from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.once import once
 from accel_migrate.flow.scopes import Scope, Variable
 from accel_migrate.flow.version import Version
 
@@ -38,7 +39,7 @@ class DeferredRead:
 def deferred_reads(program: Version) -> Iterator[DeferredRead]:
     """Every call in a scope of a function that reads names of that scope before they are bound."""
     names = program.names
-    needs = _Needs(names)
+    needs = _needs_of(names)
     for call in names.calls:
         home = call.scope.frame
         for function in needs.called(call):
@@ -47,6 +48,11 @@ def deferred_reads(program: Version) -> Iterator[DeferredRead]:
                     continue
                 if not program.assignment(home).is_bound(variable, call.statement):
                     yield DeferredRead(function.name, variable.name, home.path, call.node)
+
+
+@once
+def _needs_of(names: Names) -> _Needs:
+    return _Needs(names)
 
 
 class _Needs:
@@ -58,25 +64,27 @@ class _Needs:
         self._calls: dict[Scope, set[Scope]] = {}
         self._known: dict[Scope, set[Variable]] = {}
         self._methods: dict[str, list[Scope]] = {}
+        self._defined_names = {scope.name for scope in names.scopes}
         for scope in names.scopes:
             if scope.parent is not None and scope.parent.is_class and scope.frame is scope:
                 self._methods.setdefault(scope.name, []).append(scope)
         for read in names.reads:
             home = read.scope.frame
-            variable = names.resolve(read.name, read.scope)
-            if variable is not None and home.parent is not None and variable.scope.frame is not home:
+            variable = names.resolve(read.name, read.scope) if home.parent is not None else None
+            if variable is not None and variable.scope.frame is not home:
                 self._own.setdefault(home, set()).add(variable)
         for call in names.calls:
             home = call.scope.frame
             if home.parent is not None:
                 self._calls.setdefault(home, set()).update(self.called(call))
 
+    @once
     def called(self, call: Called) -> list[Scope]:
         """The functions that a call runs or hands on: by name, a class's own, a method of that name."""
         found: list[Scope] = []
         arguments = [*call.node.args, *[keyword.value for keyword in call.node.keywords]]
         for expression in (call.node.func, *arguments):
-            if isinstance(expression, ast.Name):
+            if isinstance(expression, ast.Name) and expression.id in self._defined_names:
                 variable = self.names.resolve(expression.id, call.scope)
                 if variable is not None:
                     found += self._defined(variable)
@@ -113,7 +121,7 @@ def lost_on_import(project: Project) -> Iterator[tuple[Pair, str, str]]:
         only = _only_as_script(file.after)
         if not only:
             continue
-        needs, needed_before = _Needs(file.after.names), _read_as_script(file.before)
+        needs, needed_before = _needs_of(file.after.names), _read_as_script(file.before)
         root = file.after.names.root
         for function in _used_from_outside(project, file, needs):
             for variable in sorted(needs.of(function), key=lambda v: v.name):

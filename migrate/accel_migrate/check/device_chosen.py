@@ -16,7 +16,7 @@ from accel_migrate.check.evidence import Side
 from accel_migrate.check.fed_on_device import is_move
 from accel_migrate.check.machines_gpu import MachinesGpu
 from accel_migrate.check.with_a_gpu import GPUS, WithAGpu, asked_of, device_named, is_choice, opposite
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import called_name, unparse, walk
 from accel_migrate.flow.once import once
 from accel_migrate.flow.scopes import Module
 
@@ -70,9 +70,10 @@ def _gpus_unset(project: Project) -> Iterator[Violation]:
         if not _CHOSEN.search(pair.before.source.data):
             continue
         before, result = sides.before.file(pair.path), sides.after.file(pair.path)
-        left = {unparse(call) for file, call in sides.after.calls if file is result}
-        for file, call in sides.before.calls:
-            if file is not before or not _chooses_gpu(file, call) or unparse(call) in left:
+        choosing = [call for file, call in sides.before.calls if file is before and _chooses_gpu(file, call)]
+        left = {unparse(call) for file, call in sides.after.calls if file is result} if choosing else set()
+        for call in choosing:
+            if unparse(call) in left:
                 continue
             chosen = [argument for argument in call.args[:1] if not set(_read(argument)) <= told]
             if chosen and (result is None or not _is_accelerators(result, unparse(chosen[0]))):
@@ -94,7 +95,7 @@ def _chosen_outside(project: Project) -> Iterator[Violation]:
         unknown = sorted(text for text in found - told if text.split(":")[0] not in ("cpu", *GPUS))
         if file.path not in changed or named is None or not unknown:
             continue
-        if not words & {*_read(named), *_WORD.findall(unknown[0])} and not _calls_left(after)[file.path, unparse(call)]:
+        if not words & {*_read(named), *_WORD.findall(unknown[0])} and not _often_left(after, file, call):
             message = f"`{unparse(call)[:60]}` goes to {unknown[0]}, and the Accelerator would not know of it"
             yield Violation(CODE, file.path, 1, message)
             return
@@ -117,7 +118,7 @@ def _options_unheard(project: Project) -> Iterator[Violation]:
         choices += _guards(file, call)
         if file.path not in changed or not choices:
             continue
-        if met[file.path, unparse(call)] <= _calls_left(after)[file.path, unparse(call)]:
+        if met[file.path, unparse(call)] <= _often_left(after, file, call):
             continue
         for choice in choices:
             for option in sorted(before.once(Deciding).options(file, choice) - told):
@@ -138,15 +139,13 @@ def _not_the_machines(project: Project) -> Iterator[Violation]:
     changed = {pair.path for pair in project.changed if not told or pair.path in untold}
     for file, call, named, _ in before.once(Devices).moves():
         numbered = isinstance(call.func, ast.Attribute) and call.func.attr == "cuda"
-        if file.path not in changed or named is None or numbered or not project.evidence.ran(file, call):
-            continue
-        if _calls_left(after)[file.path, unparse(call)]:
+        if file.path not in changed or named is None or numbered or _often_left(after, file, call):
             continue
         text = before.once(MachinesGpu).doubted(file, named)
         moved = call.func.value if isinstance(call.func, ast.Attribute) else None
         if text == "`None`" and moved is not None and before.once(MachinesGpu).is_there(file, moved):
             continue
-        if text is not None:
+        if text is not None and project.evidence.ran(file, call):
             message = (
                 f"`{unparse(call)[:60]}` goes to {text}, which is not known to be a GPU wherever there is one, and the "
                 "Accelerator would not know of it"
@@ -155,12 +154,22 @@ def _not_the_machines(project: Project) -> Iterator[Violation]:
             return
 
 
+def _often_left(after: Side, file: Module, call: ast.Call) -> int:
+    """How often the result has a call of the original, past what unwraps a model for it."""
+    text, left = unparse(call), _calls_left(after)
+    named = [*left.get((file.path, called_name(call)), ()), *left.get((file.path, ""), ())]
+    return sum(_UNWRAPPED.sub(r"\1", unparse(each)) == text for each in named)
+
+
 @once
-def _calls_left(after: Side) -> Counter[tuple[Path, str]]:
+def _calls_left(after: Side) -> dict[tuple[Path, str], list[ast.Call]]:
     """The calls of the result without the moves to the Accelerator's device: it took those over, though they read as before."""
     taken = {call for _, call, _, found in after.once(Devices).moves() if found == {"accelerator"}}
-    left = [(file.path, unparse(call)) for file, call in after.calls if call not in taken]
-    return Counter((path, _UNWRAPPED.sub(r"\1", text)) for path, text in left)
+    left: dict[tuple[Path, str], list[ast.Call]] = {}
+    for file, call in after.calls:
+        if call not in taken:
+            left.setdefault((file.path, called_name(call)), []).append(call)
+    return left
 
 
 def _guards(file: Module, call: ast.Call) -> Iterator[ast.expr]:

@@ -116,7 +116,10 @@ class Side:
 
     def runs(self, file: Module, node: ast.AST) -> bool:
         """Whether a node may run in a process that makes an Accelerator."""
-        if file not in self.involved or unit_of(node, file.ancestors(node)) in self._idle:
+        if file not in self.involved:
+            return False
+        unit = unit_of(node, file.ancestors(node))
+        if unit is not None and unit in self._idle:
             return False
         return file in self.scripts or not under_main(file, node)
 
@@ -347,7 +350,8 @@ class Evidence:
 
     def ran(self, file: Module, node: ast.AST) -> bool:
         """Whether a node of the original may run where what was rewritten does."""
-        return unit_of(node, file.ancestors(node)) not in self._idle
+        unit = unit_of(node, file.ancestors(node))
+        return unit is None or unit not in self._idle
 
     @cached_property
     def _idle(self) -> frozenset[Unit]:

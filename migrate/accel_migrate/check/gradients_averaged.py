@@ -12,7 +12,7 @@ from accel_migrate.check.left_beside import left_beside
 from accel_migrate.check.loss_paths import RUNS_NOTHING, Losses
 from accel_migrate.check.stores import Stores
 from accel_migrate.flow.calls import Place
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import called_name, unparse, walk
 from accel_migrate.flow.scopes import Module
 
 Found = Iterator[tuple[Module, ast.AST, str]]
@@ -73,7 +73,7 @@ def _through_nothing(side: Side, file: Module, backward: ast.Call, registered: s
 def _of_figures(side: Side, file: Module, backward: ast.Call) -> Found:
     """A loss that is put together as a figure of an evaluation is: that has no gradients."""
     stores, seen = side.once(Stores), set(backward.args)
-    pending = [*backward.args]
+    pending = [*backward.args] if any(called_name(call) == "sum_for_metrics" for _, call in side.calls) else []
     while pending:
         for part in walk(pending.pop()):
             if isinstance(part, ast.Call) and getattr(part.func, "attr", "") == "sum_for_metrics":

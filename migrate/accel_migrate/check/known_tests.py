@@ -8,7 +8,7 @@ from accel_migrate.check.evidence import Side, argument_of, parameter_names, ste
 from accel_migrate.check.stores import Stores
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Function, default_of
-from accel_migrate.flow.scopes import Module
+from accel_migrate.flow.scopes import Module, Scope
 
 
 class KnownTests:
@@ -20,7 +20,9 @@ class KnownTests:
 
     def is_skipped(self, file: Module, node: ast.AST, entered: ast.Call | None) -> bool:
         """Whether a node stands under a condition that is known not to hold."""
-        return any(self.truth(file, each.test, entered) is (not branch) for each, branch in self._questions(file, node))
+        return self._are_known(file.scope(node).frame, entered) and any(
+            self.truth(file, each.test, entered) is (not branch) for each, branch in self._questions(file, node)
+        )
 
     def truth(self, file: Module, test: ast.expr, entered: ast.Call | None) -> bool | None:
         """Whether a test holds; None where that is not known."""
@@ -63,6 +65,12 @@ class KnownTests:
         same = {(type(each.value), each.value) for each in found if isinstance(each, ast.Constant)}
         known = len(same) == 1 and all(isinstance(each, ast.Constant) for each in found)
         return found[0] if known else None  # type: ignore[return-value]
+
+    @once
+    def _are_known(self, frame: Scope, entered: ast.Call | None) -> bool:
+        """Whether any test of a function is known: in most, none is."""
+        file = frame.module
+        return any(self.truth(file, each.test, entered) is not None for each in file.walk(frame.node, ast.If))
 
     @once
     def _questions(self, file: Module, node: ast.AST) -> list[tuple[ast.If, bool]]:

@@ -15,6 +15,7 @@ from accel_migrate.flow.scopes import Module
 Found = Iterator[tuple[Module, ast.AST, str]]
 _QUIET = ("no_grad", "inference_mode")
 _BEGINNINGS = ("expression", "item", "name", "result")
+_HANDED_ON = frozenset(["requires_grad_", "parameters", "named_parameters"])
 _LOOKED_AT = frozenset(["next", "sum", "len", "any", "all", "print"])  # `next(net.parameters()).device`
 
 
@@ -58,19 +59,17 @@ def _trained_elsewhere(side: Side) -> dict[Place, str]:
     freed: set[Place] = set()
     prepared = _Prepared(side)
     for file, call in side.calls:
-        if not isinstance(call.func, ast.Attribute) or not side.runs(file, call):
+        if not isinstance(call.func, ast.Attribute) or call.func.attr not in _HANDED_ON or not side.runs(file, call):
             continue
         if call.func.attr == "requires_grad_":
             flag = unparse(call)
-        elif call.func.attr in ("parameters", "named_parameters"):
+        else:
             above = file.parents[call]
             flag = unparse(above) if isinstance(above, ast.For) else ""
             if not _is_looked_at(file, call):
                 _, *owners = _chain(call.func.value)
                 if not any(prepared.holds(origin) for owner in owners for origin in _origins(side, file, owner)):
                     handed |= dict.fromkeys(_origins(side, file, call.func.value), unparse(above))
-        else:
-            continue
         if "requires_grad" in flag:
             (frozen if "False" in flag else freed).update(_origins(side, file, call.func.value))
     pending = list(handed)
@@ -91,8 +90,8 @@ class _Prepared:
         run = {
             made
             for file, call in side.calls
-            for part in _chain(call.func)
             if getattr(call.func, "attr", "") not in RUNS_NOTHING
+            for part in _chain(call.func)
             for made in side.flows.made(file, part, "prepared")
         }
         given = [(f, argument, (call, i)) for f, call in side.asked("prepare") for i, argument in enumerate(call.args)]

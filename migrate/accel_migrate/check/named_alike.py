@@ -36,7 +36,7 @@ class Names:
 
     def __init__(self, side: Side) -> None:
         self._side = side
-        self._made, self._chosen = _Made(side), Divergence(side)
+        self._made, self._chosen = _Made(side), side.once(Divergence)
 
     def own(self, file: Module, path: ast.expr) -> str:
         """A clause about its name; nothing if all are known to have one name for it."""

@@ -39,12 +39,13 @@ def _violation(file: Pair, read: Read, message: str) -> Violation:
 def _undefined(file: Pair) -> Iterator[Violation]:
     """Names that nothing binds any more."""
     names, before = file.after.names, file.before.names
+    found = [r for r in names.reads if r.name not in BUILTINS and names.resolve(r.name, r.scope) is None]
+    if not found:
+        return
     if names.binds_unknown:  # a star import brings what the original reads, and nothing that was not read before
         known = {read.name for read in (*before.reads, *before.mentions)}
-        found = [r for r in names.reads if r.name not in BUILTINS and names.resolve(r.name, r.scope) is None]
     else:
         known = {read.name for read in before.reads if before.is_undefined(read)}
-        found = [read for read in names.reads if names.is_undefined(read)]
     yield from (_violation(file, r, f"nothing binds `{r.name}`, which is read") for r in found if r.name not in known)
 
 
@@ -116,9 +117,7 @@ def _set_too_late(file: Pair) -> Iterator[Violation]:
     """An Accelerator that a method keeps in the object, and that `__init__` reads before any method has run."""
     if b"Accelerator" in file.before.source.data:
         return
-    for owner in walk(file.after.tree):
-        if not isinstance(owner, ast.ClassDef):
-            continue
+    for owner in file.after.module.walk(file.after.tree, ast.ClassDef):
         methods = {node.name: node for node in owner.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
         kept = {name for method in methods.values() for name in _kept_accelerators(method)}
         waiting = [methods["__init__"]] if kept and "__init__" in methods else []
@@ -154,7 +153,7 @@ def _gone_from_a_file(project: Project) -> Iterator[Violation]:
     if not lost:
         return
     for file in project.files:
-        for node in walk(file.after.tree):
+        for node in file.after.module.walk(file.after.tree, ast.ImportFrom, ast.Attribute):
             if isinstance(node, ast.ImportFrom) and (origin := lost.get((node.module or "").split(".")[-1])):
                 for alias in node.names:
                     if alias.name in origin[1]:

@@ -17,6 +17,7 @@ from accel_migrate.flow.scopes import Module, Scope
 
 Found = Iterator[tuple[Module, ast.AST, str]]
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_BINDING: tuple[type[ast.stmt], ...] = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.For, ast.With)
 
 
 def find(project: Project) -> Iterator[Violation]:
@@ -133,11 +134,8 @@ class _Order:
         """The other statements of this scope that give an object of this call a value."""
         return [
             node
-            for node in self.file.walk(self.file.tree)
-            if isinstance(node, ast.stmt)
-            and node is not self.step
-            and self.graph.holds(node)
-            and any(_binds(node, text) for text in self.texts)
+            for node in self.file.walk(self.file.tree, *_BINDING)
+            if node is not self.step and self.graph.holds(node) and any(_binds(node, text) for text in self.texts)
         ]
 
     def _trains(self, node: ast.Call | ast.For) -> str:
@@ -239,8 +237,8 @@ class _Order:
         """Whether a name gets a new value between two calls that prepare it."""
         assert self.step is not None
         text = unparse(argument)
-        for node in self.file.walk(self.file.tree):
-            if isinstance(node, ast.stmt) and node not in (first, self.step) and _binds(node, text):
+        for node in self.file.walk(self.file.tree, *_BINDING):
+            if node not in (first, self.step) and _binds(node, text):
                 if (
                     self.graph.holds(node)
                     and self.graph.reachable(first, node)

@@ -26,7 +26,7 @@ def find(project: Project) -> Iterator[Violation]:
 def _found(evidence: Evidence) -> Found:
     """What a process decides for itself on the way to a step, and schedules in loops that end by a count."""
     side = evidence.after
-    divergence = Divergence(side)
+    divergence = side.once(Divergence)
     told: set[ast.AST] = set()
     for file, call, what in _meetings(side):
         for decision, where, own in divergence.decided_by(file, call):
@@ -47,7 +47,7 @@ def _found(evidence: Evidence) -> Found:
 def _by_a_failure(side: Side, file: Module, call: ast.Call, what: str, told: set[ast.AST]) -> Found:
     """A step in a loop that goes on, or ends, after an error that one process alone may run into."""
     graph = side.graph(file.scope(call))
-    step = step_of(file, call, graph)
+    step = step_of(file, call, graph) if file.walk(file.tree, ast.Try) else None
     if step is None or not graph.is_reached(step):
         return
     for tried in dict.fromkeys(decision.statement for decision in graph.control_dependences(step)):

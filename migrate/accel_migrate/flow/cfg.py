@@ -105,13 +105,19 @@ class Graph:
                 seen.add(point)
                 if point not in walls:
                     waiting += self.before[point]
-        begun = {each: [0] if each is None else of[each] for each in steps}
-        return {e for e, at in begun.items() if not seen.isdisjoint([*at, *rounds.get(e, ())] if e in past else at)}
+        return {each for each in steps if not seen.isdisjoint(self._leaving(each, each in past))}
+
+    def _leaving(self, statement: ast.AST | None, rounds: bool) -> list[int]:
+        """Where a run leaves a statement, a `for` also in each of its rounds."""
+        if statement is None:
+            return [0]
+        return [*self._graph.of[statement], *(self._rounds.get(statement, ()) if rounds else ())]
 
     def in_loop(self, statement: ast.AST) -> bool:
         """Whether a statement can run more than once in one run of its scope."""
         return self.reachable(statement, statement)
 
+    @once
     def control_dependences(self, statement: ast.AST) -> tuple[Decision, ...]:
         """Every test that decides whether a statement runs, the nearest first, with the branch that leads to it."""
         found: dict[Decision, None] = {}

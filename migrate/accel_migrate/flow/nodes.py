@@ -20,6 +20,7 @@ _LEAVES = (ast.Constant, ast.MatchSingleton, ast.Global, ast.Nonlocal)
 _PLAIN = frozenset((str, int, bool, type(None)))
 _PRIMARIES = frozenset((ast.Name, ast.Attribute, ast.Call, ast.Subscript))  # never in parentheses
 _INDICES = _PRIMARIES | {ast.Constant}
+_WITHOUT_BRACKETS = ast.unparse(ast.parse("(a, b)", mode="eval")) == "a, b"  # as newer Pythons write tuples
 _WITH_HOLES = frozenset(("keys", "kw_defaults"))  # lists in which None stands for nothing
 
 
@@ -104,4 +105,12 @@ def _long(node: ast.AST) -> str:
         given = [unparse(each) for each in node.args]
         given += [f"{'**' if k.arg is None else k.arg + '='}{unparse(k.value)}" for k in node.keywords]
         return f"{unparse(node.func)}({', '.join(given)})"
+    if type(node) is ast.Tuple and len(node.elts) > 1 and all(type(each) in _INDICES for each in node.elts):
+        items = ", ".join([unparse(each) for each in node.elts])
+        return items if _WITHOUT_BRACKETS else f"({items})"
+    if type(node) is ast.arguments and not (node.posonlyargs or node.vararg or node.kwonlyargs or node.kwarg):
+        if not any(each.annotation for each in node.args):
+            without = len(node.args) - len(node.defaults)
+            defaults = [*[""] * without, *[f"={unparse(each)}" for each in node.defaults]]
+            return ", ".join([f"{each.arg}{default}" for each, default in zip(node.args, defaults)])
     return ast.unparse(node)

@@ -214,22 +214,20 @@ class Module:
 
     def resolve(self, name: str, scope: Scope) -> Variable | None:
         """The variable that a name means in a scope; None for builtins and unknown names."""
-        seen: Scope | None = scope
-        first = True
-        while seen is not None:
-            declared = seen.outer_names.get(name) if seen.outer_names and seen.parent is not None else None
-            if declared == "global":
-                return Variable(self.root, name) if name in self.root.bindings else None
-            if name in seen.bindings and (first or not seen.is_class) and not declared:
-                return Variable(seen, name)
-            first = False
-            seen = seen.parent
-        return None
+        binder = self.binder(name, scope)
+        return Variable(binder, name) if binder is not None else None
 
     def binder(self, name: str, scope: Scope) -> Scope | None:
         """The scope that a name belongs to where it is read; None for builtins and what a star import brings."""
-        found = self.resolve(name, scope)
-        return found.scope if found is not None else None
+        seen: Scope | None = scope
+        while seen is not None:
+            declared = seen.outer_names.get(name) if seen.outer_names and seen.parent is not None else None
+            if declared == "global":
+                return self.root if name in self.root.bindings else None
+            if name in seen.bindings and (seen is scope or not seen.is_class) and not declared:
+                return seen
+            seen = seen.parent
+        return None
 
     def variable(self, node: ast.AST, scope: Scope | None = None) -> Variable | None:
         """The variable behind a name or a dotted attribute of one."""
