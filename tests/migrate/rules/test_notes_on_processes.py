@@ -989,6 +989,44 @@ def test_tells_that_samples_are_augmented_alike():
     assert "AM803" not in codes(augmented("index, 0", "np.random.seed(1)\ntorch.manual_seed(1)"))
 
 
+CHOSEN = """
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+class Rows(Dataset):
+    def __getitem__(self, index):
+        return torch.ones(3) * {draw}, 0
+    def __len__(self):
+        return 40
+{loaders}
+model = nn.Linear(3, 2).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for phase in ["train", "val"]:
+    for x, y in loaders[phase]:
+        loss = nn.functional.cross_entropy(model(x.cuda()), y.cuda())
+        if phase == "train":
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "loaders",
+    [
+        "train = DataLoader(Rows())\nloaders = {'train': train, 'val': train}",
+        "loaders = {'train': DataLoader(Rows()), 'val': DataLoader(data)}",
+        "loaders = {key: DataLoader(Rows()) for key in ('train', 'val')}",
+        "def load():\n    kept = {'train': DataLoader(Rows()), 'val': DataLoader(data)}\n    return kept\nloaders = load()",
+    ],
+)
+def test_tells_samples_of_loaders_that_are_chosen_by_a_key(loaders: str):
+    told = noted(CHOSEN.format(draw="np.random.rand()", loaders=loaders), "AM803")
+    assert "for augmentation (line 7)" in told
+    assert "AM803" not in codes(CHOSEN.format(draw="index", loaders=loaders))
+
+
 def test_tells_samples_that_are_augmented_by_what_getting_one_calls():
     method = "self.turned(index), 0\n    def turned(self, x):\n        return x * {}"
     assert "for augmentation (line" in noted(augmented(method.format("random.random()"), "random.seed(1)"), "AM803")

@@ -13,6 +13,7 @@ from accel_migrate.analysis.notes.seeding import Seeding, libraries_of, library_
 from accel_migrate.analysis.notes.unseen_layers import looked_up
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.constructions import constructions
+from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.made_of import made_of
@@ -22,7 +23,7 @@ from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.analysis.values.unread import is_unseen
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.program import Definition
-from accel_migrate.flow.scopes import Function, Module
+from accel_migrate.flow.scopes import Function, Module, Variable
 
 _DROPS = re.compile(r"torch\.nn\.(functional\.)?(\w*[dD]ropout\w*|rrelu|RReLU|gumbel_softmax)")
 # Models for texts that drop values unless their configuration says that they do not; those left out drop none by default.
@@ -189,15 +190,15 @@ def _drops(module: Module, call: ast.Call) -> bool:
 def _for_samples(script: Script, training: Training) -> Iterator[Drawn]:
     """What the data of the loaders that are trained on draws for each sample; with workers, all follow torch's seed."""
     roles, graph = script.roles, script.graph
-    trained = [loop.module.variable(loop.loader) for loop in training.loops if training.trains_on_share(loop)]
     loaded = loaded_with(
         script.project, training.place.module, training.place.after
     )  # a loop that scripts share has the loaders of all
-    links = dict.fromkeys(link for v in trained if v is not None for link in chain(roles, graph, v))
     whole = {e.loop.module.variable(e.loop.loader) for e in training.evaluations if isinstance(e, Whole)}
     read_whole = {link for v in whole if v is not None for link in chain(roles, graph, v) if not training.holds(link)}
-    for loader in [link for link in links if link.scope.module in loaded and link not in read_whole]:
-        for module, made in constructions(roles, loader, Role.LOADER):
+    trained = [(loop.module, loop.loader) for loop in training.loops if training.trains_on_share(loop)]
+    found = dict.fromkeys(each for owner, read in trained for each in _loaders(script, owner, read))
+    for held, module, made in found:
+        if (held.scope.module if held is not None else module) in loaded and held not in read_whole:
             given = {k.arg for k in made.keywords if not (isinstance(k.value, ast.Constant) and not k.value.value)}
             workers = "num_workers" in given
             own = workers and not given.isdisjoint(("worker_init_fn", "generator"))  # what the workers are seeded by
@@ -207,6 +208,22 @@ def _for_samples(script: Script, training: Training) -> Iterator[Drawn]:
                 for at, call, library, sure in _augmenting(script, owner, node):
                     first = "torch" if workers else seeded.get(library, library)
                     yield Drawn("for augmentation", first, at, call, sure and not own)
+
+
+def _loaders(script: Script, module: Module, read: ast.expr) -> Iterator[tuple[Variable | None, Module, ast.Call]]:
+    """The calls that make what a loop reads, and what holds it; where it chooses by a key, all that it may choose."""
+    roles, graph = script.roles, script.graph
+    kept = [*contents(graph, module, read.value)] if isinstance(read, ast.Subscript) else [(module, read)]
+    for owner, part in kept:
+        variable = owner.variable(part) if isinstance(part, ast.Name | ast.Attribute) else None
+        for link in chain(roles, graph, variable) if variable is not None else ():
+            yield from ((link, *made) for made in constructions(roles, link, Role.LOADER))
+        target = roles.target(owner, part) if isinstance(part, ast.Call) else None
+        if target is not None:
+            given = [each for value in target.returned for each in contents(graph, target.module, value)]
+            kept += [each for each in given if each not in kept]
+        elif isinstance(part, ast.Call) and roles.role(owner, part) & Role.LOADER:
+            yield None, owner, part
 
 
 def _seeded_by(script: Script, module: Module, node: ast.AST) -> Iterator[tuple[str, str]]:

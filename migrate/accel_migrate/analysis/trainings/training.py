@@ -128,7 +128,8 @@ class Training:
 
     def trains_on_share(self, loop: LoaderLoop) -> bool:
         """Whether a loop trains on a sharded loader, though it may evaluate another one that every process reads whole."""
-        return loop.trains and (self.shares(loop) or self.holds(loop.module.variable(loop.loader)))
+        kept = loop.loader.value if isinstance(loop.loader, ast.Subscript) else loop.loader
+        return loop.trains and (self.shares(loop) or self.holds(loop.module.variable(kept)))
 
     def holds(self, variable: Variable | None) -> bool:
         return variable is not None and variable in self.aliases

@@ -31,6 +31,8 @@ def _inside(module: Module, node: ast.expr) -> list[Place]:
         return [(module, value) for value in node.values]
     if isinstance(node, ast.Tuple | ast.List):
         return [(module, value) for value in node.elts]
+    if isinstance(node, ast.ListComp | ast.DictComp):
+        return [(module, node.value if isinstance(node, ast.DictComp) else node.elt)]
     if isinstance(node, ast.IfExp):
         return [(module, node.body), (module, node.orelse)]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
