@@ -108,6 +108,15 @@ _GOES_ON = re.compile(
 )
 
 
+def left_empty(module: Module, statement: ast.stmt, gone: set[ast.stmt]) -> Iterator[ast.If]:
+    """The conditions around a statement that have nothing in them once some statements are gone."""
+    for parent in module.ancestors(statement):
+        if not isinstance(parent, ast.If) or parent.orelse or not gone.issuperset(parent.body):
+            return
+        yield parent
+        gone = {*gone, parent}
+
+
 def lines_about_moving(comment: str) -> int:
     """How many lines of a comment, from below, say no more than that something is moved to a device: no longer true."""
     lines = re.split(r" (?=#)", comment)

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from accel_migrate.analysis.moves.devices import Move
 from accel_migrate.analysis.moves.tensorless import holds_no_tensors
-from accel_migrate.edits import change, comment_above, drop_method, lines_about_moving, opening_bracket
+from accel_migrate.edits import change, comment_above, drop_method, left_empty, lines_about_moving, opening_bracket
 from accel_migrate.effects import only_reads
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module
@@ -26,8 +26,13 @@ def find(context: Context) -> Iterator[Change]:
     for move in context.training.dropped:
         if move.module is module:
             by_statement.setdefault(module.statement(move.call), []).append(move)
+    edited = {statement: _edits(module, statement, moves) for statement, moves in by_statement.items()}
+    gone = {statement for statement, edits in edited.items() if any(isinstance(edit, Remove) for edit in edits)}
     for statement, moves in by_statement.items():
-        edits = _edits(module, statement, moves)
+        edits = edited[statement]
+        for around in left_empty(module, statement, gone):
+            if about := lines_about_moving(comment_above(module.source, around)):
+                edits.append(Uncomment(around, about))
         kept = "" if not any(move.kept for move in moves) else "; its dtype stays"
         empty = all(holds_no_tensors(context.script.roles, module, move.receiver) for move in moves)
         reason = "it holds no tensors to move" if empty else f"prepared objects are on the device already{kept}"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.distribution.replacements import Wrapping
 from accel_migrate.analysis.distribution.wrapped_parts import is_part
 from accel_migrate.analysis.notes.shares import takes_in_more
-from accel_migrate.edits import change, comment_above, piece_changes, without
+from accel_migrate.edits import change, comment_above, left_empty, piece_changes, without
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Edit, Replace, Safety, Uncomment
 from accel_migrate.rule import Context, Rule
@@ -89,16 +89,15 @@ def _unmoved(value: ast.expr, moves: set[ast.Call] | None = None) -> ast.expr:
 
 def _untrue_comments(context: Context, statement: ast.stmt) -> Iterator[Uncomment]:
     """Comments above the conditions around it that speak of the wrapper by its name, or of several GPUs above nothing else."""
-    inner: ast.AST = statement
-    alone = True
-    for parent in context.module.ancestors(statement):
+    module = context.module
+    wrapped = {module.statement(w.call) for w in context.training.distribution.wrappings if w.module is module}
+    empty = set(left_empty(module, statement, wrapped))
+    for parent in module.ancestors(statement):
         if not isinstance(parent, ast.If):
             break
-        above = comment_above(context.module.source, parent)
-        alone = alone and parent.body == [inner] and not parent.orelse
-        if "DataParallel" in above or (alone and _SPEAKS_OF_WRAPPING.search(above)):
+        above = comment_above(module.source, parent)
+        if "DataParallel" in above or (parent in empty and _SPEAKS_OF_WRAPPING.search(above)):
             yield Uncomment(parent)
-        inner = parent
 
 
 _SPLIT = (

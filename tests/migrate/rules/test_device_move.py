@@ -260,6 +260,9 @@ def test_of_a_comment_the_lines_go_that_speak_of_the_move(above: list[str], left
     plain = "        x, y = x.to(device), y.to(device)\n"
     result = migrated(training().replace(plain, f"{comment}\n        {move}\n"))
     assert [line for line in above if f"# {line}\n" in result] == above[:left]
+    inside = f"{comment}\n        if cuda:\n            {move}\n"
+    result = migrated("import torch\ncuda = torch.cuda.is_available()\n" + training().replace(plain, inside))
+    assert "view" in move or [line for line in above if f"# {line}\n" in result] == above[:left]
 
 
 @pytest.mark.parametrize(

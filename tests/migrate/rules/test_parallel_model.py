@@ -157,3 +157,10 @@ for x, y in loader:
     optimizer.step()
 """
     assert "model = nn.Linear(4, 1)\n\n# The rest\n\noptimizer" in migrated(source)
+    head = "head = nn.Linear(1, 1).to(device)\n"
+    both = source.replace("\n# Move", head + "\n# Move").replace(
+        "\n\n# The", "\n    head = nn.DataParallel(head)\n\n# The"
+    )
+    both = both.replace("(model(x", "(head(model(x").replace("device)), y", "device))), y")
+    both = both.replace("model.parameters()", "[*model.parameters(), *head.parameters()]")
+    assert "multi-gpu" not in migrated(both)
