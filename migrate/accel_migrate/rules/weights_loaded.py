@@ -43,8 +43,8 @@ def _old_keys(context: Context, changed: StateTaken) -> Iterator[Change]:
     training, module = context.training, context.module
     for call in list(loads_of_old_files(training.distribution, training.storage, module))[:1]:
         message = (
-            "files that the script saved so far have `module.` in front of their keys, and no longer fit; for such a file "
-            'take it away first: {key.removeprefix("module."): value for key, value in state.items()}'
+            "files that were saved of the wrapped model have `module.` in front of their keys, and no longer fit; for such "
+            'a file take it away first: {key.removeprefix("module."): value for key, value in state.items()}'
         )
         yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
     for node in counts_on_prefix(module):
