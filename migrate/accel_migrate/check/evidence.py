@@ -212,6 +212,11 @@ class Side:
             found = [p for p in parts if isinstance(p, ast.expr) and self.flows.made(file, p, kind)]
             return bool(found) and all(self.is_other(file, part, kind, seen) for part in found)
         scope = file.scope(node)
+        drawn = [
+            g.iter for at in file.ancestors(node) for g in getattr(at, "generators", ()) if _names(g.target, node.id)
+        ]
+        if drawn:
+            return self._gives_other(file, drawn[0], kind, seen)
         if scope.frame is not scope or file.binder(node.id, scope) is not scope:
             return False
         puts = [_put(file, each) for each in self.flows.put_into(file, node)]
@@ -252,8 +257,23 @@ class Side:
                 entered = [i.context_expr for i in binder.items if i.optional_vars and _names(i.optional_vars, name)]
                 return all(self.is_other(file, each, kind, seen) for each in entered)
             case ast.For():
-                return not self.flows.is_container(file, binder.iter) or self.is_other(file, binder.iter, kind, seen)
+                return self._gives_other(file, binder.iter, kind, seen)
         return False
+
+    def _gives_other(self, file: Module, read: ast.expr, kind: str, seen: set[ast.AST]) -> bool:
+        """Whether what a loop draws is no object of a kind: of a loader, its batches."""
+        entry = read
+        while isinstance(entry, ast.Call) and entry.args:
+            entry = entry.args[0]
+        if isinstance(entry, ast.Subscript) and unparse(entry) in self._prepared_entries:
+            return True
+        return not self.flows.is_container(file, read) or self.is_other(file, read, kind, seen)
+
+    @cached_property
+    def _prepared_entries(self) -> set[str]:
+        statements = [file.parents[call] for file, call in self.asked("prepare")]
+        targets = [target for each in statements if isinstance(each, ast.Assign) for target in each.targets]
+        return {unparse(part) for target in targets for part in walk(target) if isinstance(part, ast.Subscript)}
 
     def _binders(self, file: Module, scope: Scope) -> dict[str, list[ast.stmt]]:
         """The statements that bind each name of a scope."""

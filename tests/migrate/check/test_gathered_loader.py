@@ -99,6 +99,20 @@ def test_a_loop_over_a_part_of_a_batch() -> None:
         assert not said("AM955", "x = 1\n", TOP + over + DRAWN.format(step)), over
 
 
+def test_a_part_of_a_batch_of_a_loader_that_is_kept_under_a_key() -> None:
+    kept = (
+        "from torch.utils.data import DataLoader\n"
+        + TOP.split("net,")[0]
+        + "loaders = {x: DataLoader(a) for x in ('train', 'val')}\n"
+    )
+    kept += "net, loaders['train'] = accelerator.prepare(net, loaders['train'])\n"
+    body = "    ids = [one.cuda() for one in ids]\n    sizes = [len(one) for one in ids]\n    accelerator.backward(net(x))\n"
+    for over in ("for x, ids in loaders['train']:\n", "for step, (x, ids) in enumerate(loaders['train']):\n"):
+        assert not said("AM955", "x = 1\n", kept + over + body), over
+    assert said("AM955", "x = 1\n", kept + "for x in loaders['train']:\n    hits += net(x).sum()\n")
+    assert said("AM955", "x = 1\n", kept + "sizes = [len(x) for x in loaders['train']]\n")
+
+
 def test_a_part_of_a_batch_that_a_function_is_handed() -> None:
     body = "".join(f"    {line}\n" for line in ("for x, ids in cells:\n" + DRAWN.format("ids")).splitlines())
     assert not said("AM955", "x = 1\n", TOP + "def fit(net, cells):\n" + body + "fit(net, train)\n")
