@@ -25,7 +25,7 @@ LAYERS = {
         options report work
         catalogue findings pipeline project unread_callers
         judge rewriting rules
-        edits emit
+        edits emit import_lines
         rule
         analysis apply check discover document emptied leftovers undo unread_options verify
         effects items

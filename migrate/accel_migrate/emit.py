@@ -6,6 +6,7 @@ import ast
 
 from accel_migrate.analysis.storage.writers import plain_writers
 from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.scopes import Module
 from accel_migrate.rule import Context
 from accel_migrate.source import Source
 
@@ -102,14 +103,15 @@ def _handlers(context: Context) -> list[tuple[str, tuple[tuple[str, str], ...]]]
 
 def imported_names(context: Context) -> list[str]:
     """What the script must import to write its Accelerator, and what is silent beside it."""
-    silent = ["Silent"] if silent_writers(context) else []
+    silent = ["Silent"] if silent_writers(context, context.training.start.module) else []
     return ["Accelerator", *[name for name, _ in _handlers(context)], *silent]
 
 
-def silent_writers(context: Context) -> list[ast.Call]:
+def silent_writers(context: Context, module: Module) -> list[ast.Call]:
     """The writers of events that one process alone has; Accelerate has nothing that stands in for them on the others."""
-    training, module = context.training, context.training.start.module
-    if context.settings.target == "accelerate" or not training.makes_accelerator:
+    training = context.training
+    alone = module is training.start.module or sum(module in each.modules for each in context.script.trainings) == 1
+    if context.settings.target == "accelerate" or not training.makes_accelerator or not alone:
         return []
     return [
         call

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.notes.weights_by_hand import weights_by_hand
 from accel_migrate.analysis.storage.files import is_forward, opens_events, tracker
 from accel_migrate.analysis.values.contents import contents
 from accel_migrate.edits import add_argument, change, quoted, replace_node
 from accel_migrate.emit import silent_writers
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.plan import Change, Guard, Safety
+from accel_migrate.import_lines import import_line
+from accel_migrate.plan import Change, Edit, Guard, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM603"
@@ -19,8 +21,8 @@ CODE = "AM603"
 def find(context: Context) -> Iterator[Change]:
     module, flow = context.module, context.training.flow
     opened = False
-    silent = silent_writers(context)
-    yield from _silenced(context, silent)
+    silent = [call for each in context.training.modules for call in silent_writers(context, each)]
+    yield from _silenced(context, [call for call in module.calls if call in silent])
     for call in module.calls:
         dotted = module.qualified(call.func) or ""
         if flow.on_some(module, call):
@@ -83,11 +85,13 @@ def _run_started(context: Context, call: ast.Call) -> Iterator[Change]:
 def _silenced(context: Context, silent: list[ast.Call]) -> Iterator[Change]:
     """A writer of one process; what stands in for it on the others takes every call and does nothing."""
     training, module = context.training, context.module
-    for call in silent if module is training.start.module else ():
+    for call in silent:
         source = module.source
         text = f"{source.code(call)} if {training.ready(module, call)}.is_main_process else Silent()"
-        edit = replace_node(source, call, text)
-        yield change(CODE, call, "one process writes events", [edit], loop=training.index)
+        edits: list[Edit] = [replace_node(source, call, text)]
+        if module is not training.start.module and call is silent[0]:
+            edits.append(import_line(module, module.statement(call), f"from {context.settings.target} import Silent"))
+        yield change(CODE, call, "one process writes events", edits, loop=training.index)
 
 
 def _written(context: Context, silent: list[ast.Call]) -> Iterator[Change]:
@@ -97,15 +101,15 @@ def _written(context: Context, silent: list[ast.Call]) -> Iterator[Change]:
     for used in _uses(context, silent):
         spelled = training.ready(module, used)
         statement = module.parents[used]
-        if isinstance(statement, ast.Expr) and spelled is not None and not _runs_model(context, used):
+        if isinstance(statement, ast.Expr) and spelled is not None and not _needs_all(context, used):
             guard = Guard(statement, f"{spelled}.is_main_process")
             yield change(CODE, used, "one process writes events", [guard], loop=training.index, required=False)
         else:
             missed.append(used)
     if missed:
         lines = ", ".join(str(line) for line in sorted({used.lineno for used in missed}))
-        runs = any(_runs_model(context, used) for used in missed)
-        first = ", and run the model above that, on all processes" if runs else ""
+        needed = any(_needs_all(context, used) for used in missed)
+        first = ", and run the model, or take its weights, above that, on all processes" if needed else ""
         message = (
             f"every process writes events (line {lines}); write them where accelerator.is_main_process is true{first}"
         )
@@ -128,9 +132,12 @@ def _uses(context: Context, silent: list[ast.Call]) -> list[ast.Call]:
     ]
 
 
-def _runs_model(context: Context, call: ast.Call) -> bool:
+def _needs_all(context: Context, call: ast.Call) -> bool:
+    """Whether what is written runs a model, or takes its weights, which every process must do where they are sharded."""
+    by_hand = weights_by_hand(context.script, context.training, context.module)
     return any(
-        isinstance(node, ast.Call) and is_forward(context.script.roles, context.module, node) for node in walk(call)
+        isinstance(node, ast.Call) and (node in by_hand or is_forward(context.script.roles, context.module, node))
+        for node in walk(call)
     ) or any(context.training.holds(context.module.variable(argument)) for argument in call.args)
 
 

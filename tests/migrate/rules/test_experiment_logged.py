@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from accel_migrate.pipeline import migrate
 from accel_migrate.settings import Settings
+from accel_migrate.source import Source
 
 from tests.migrate.rules.scripts import becomes, codes, training
 from tests.migrate.rules.verbs import migrated, noted, notes
@@ -74,7 +78,9 @@ def test_a_guard_keeps_nobody_from_running_the_model() -> None:
     functions = "def judged(net, x):\n    return net(x).mean().item()"
     ready = "model.requires_grad_(True)\nwriter = SummaryWriter()\nfolder = writer.log_dir"
     source = training(functions=functions, ready=ready, after="writer.add_scalar('a', judged(model, x))")
-    assert any("run the model above that, on all processes" in message for message in notes(source))
+    assert any(
+        "run the model, or take its weights, above that, on all processes" in message for message in notes(source)
+    )
     assert "is_main_process" not in migrated(source)
 
 
@@ -186,3 +192,51 @@ def main(args):
 main()
 """
     assert "hydra.output_subdir=null" in noted(script, "AM603")
+
+
+LOOP = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from torch.utils.tensorboard import SummaryWriter
+def run(net, device):
+    loader = DataLoader(data(), batch_size=4)
+    writer = SummaryWriter()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x, y in loader:
+        loss = nn.functional.mse_loss(net(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        writer.add_scalar("loss", loss.item())
+        for name, weight in net.named_parameters():
+            writer.add_histogram(name, weight.data.cpu().numpy()){asked}
+"""
+STARTED = """
+import torch
+import loop
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+net = torch.nn.Linear(3, 1).to(device)
+loop.run(net, device)
+"""
+
+
+def test_a_writer_of_a_file_that_is_handed_the_accelerator() -> None:
+    files = {"train.py": STARTED, "loop.py": LOOP.format(asked="")}
+    result = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()])[1]
+    text = result.after.decode()
+    assert "from accel_runtime import Silent\nfrom torch import nn" in text
+    assert "    writer = SummaryWriter() if accelerator.is_main_process else Silent()\n" in text
+    assert "is_main_process:" not in text
+    assert "AM603" not in {note.code for note in result.notes}
+
+
+def test_weights_are_taken_by_all_processes() -> None:
+    """Under fsdp they are gathered there, and a guard would leave one process waiting for the others."""
+    alone = (
+        LOOP.format(asked="\n    print(writer.log_dir)") + "device = 'cuda'\nrun(nn.Linear(3, 1).to(device), device)\n"
+    )
+    result = migrated(alone)
+    assert "if accelerator.is_main_process:\n            writer.add_scalar" in result
+    assert "            writer.add_histogram(name, weight.data.cpu().numpy())\n" in result
+    assert "take its weights, above that, on all processes" in " ".join(notes(alone))
