@@ -11,7 +11,7 @@ from accel_migrate.check.stores import Stores, returned
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.reaching import reaching
-from accel_migrate.flow.scopes import Module, Variable
+from accel_migrate.flow.scopes import Module
 
 CODE = "AM974"
 _TESTS = frozenset(["isnan", "isfinite", "isinf"])
@@ -92,7 +92,7 @@ def _other_reader(file: Module, made: ast.Assign, target: ast.Name, is_float: bo
         ):
             continue
         above = file.parents[name]
-        if scope is None or all(b.statement is not made for b in reaching(file, name, Variable(scope, name.id))):
+        if scope is None or all(b.statement is not made for b in reaching(file, name)):
             continue
         first = isinstance(above, ast.Compare) and isinstance(file.parents[above], ast.BoolOp)
         if _is_guard(file, name) and not first:  # `best == 0 or mean < best`: whether it is the first

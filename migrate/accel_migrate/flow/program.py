@@ -28,7 +28,7 @@ def _still_imported(module: Module, node: ast.expr) -> str | None:
     if variable is None or not module.is_import(variable):
         return None
     assert isinstance(node, ast.Name)
-    bound = reaching(module, node, variable)
+    bound = reaching(module, node)
     return module.imports[node.id] if bound and all(binding.kind == "import" for binding in bound) else None
 
 

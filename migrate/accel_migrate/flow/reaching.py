@@ -17,8 +17,14 @@ _CONSUMERS = frozenset(
 
 
 @once
-def reaching(module: Module, node: ast.Name, variable: Variable) -> list[Binding]:
-    """The bindings whose value a name may hold here, the nearest above first; not that of its own statement."""
+def reaching(module: Module, node: ast.AST) -> list[Binding]:
+    """The bindings whose value a name may hold here, the nearest above first; not that of its own statement.
+
+    An attribute may hold any that is bound to it in this file; any other expression is bound to nothing.
+    """
+    variable = module.variable(node)
+    if not isinstance(node, ast.Name) or variable is None:
+        return module.bindings(variable)
     scope = variable.scope
     bindings = scope.bindings.get(variable.name, [])
     if not bindings or not isinstance(scope.node, _IN_GRAPHS) or not _is_read_in_place(module, node, scope):

@@ -271,10 +271,17 @@ class Module:
                 found.setdefault(owner, []).append((call.func.attr, call))
         return found
 
-    def bindings(self, variable: Variable) -> list[Binding]:
+    def bindings(self, variable: Variable | None) -> list[Binding]:
+        """What a variable is bound to in this file; what is no variable, to nothing."""
+        if variable is None:
+            return []
         if "." in variable.name:
             return self.attribute_bindings.get(variable, [])
         return variable.scope.bindings.get(variable.name, [])
+
+    def bindings_of(self, node: ast.AST) -> list[Binding]:
+        """What the variable behind a name or a dotted attribute is bound to in this file."""
+        return self.bindings(self.variable(node))
 
     def qualified(self, node: ast.AST) -> str | None:
         """The full dotted name of an imported thing, as it is documented: `optim.sgd.SGD` is `torch.optim.SGD`."""

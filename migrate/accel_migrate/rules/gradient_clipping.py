@@ -128,8 +128,7 @@ def _by_hand(context: Context) -> Iterator[Change]:
 
 def _is_made_here(module: Module, owner: ast.expr) -> bool:
     """Whether what has the gradient is a tensor that torch makes for the script, an input say."""
-    variable = module.variable(owner) if isinstance(owner, ast.Name) else None
-    values = [b.value for b in module.bindings(variable) if b.kind == "assign"] if variable is not None else []
+    values = [b.value for b in (module.bindings_of(owner) if isinstance(owner, ast.Name) else []) if b.kind == "assign"]
     calls = [value for value in values if isinstance(value, ast.Call)]
     return any((module.qualified(call.func) or "").startswith("torch.") for call in calls)
 

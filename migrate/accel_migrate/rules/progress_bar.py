@@ -56,8 +56,7 @@ def _is_write(context: Context, call: ast.Call) -> bool:
     dotted = module.qualified(call.func)
     if dotted is not None:
         return dotted.startswith("tqdm")
-    variable = module.variable(call.func.value)
-    bound = [binding.value for binding in module.bindings(variable)] if variable is not None else []
+    bound = [binding.value for binding in module.bindings_of(call.func.value)]
     return any(isinstance(value, ast.Call) and _is_bar(context, value) for value in bound)
 
 
@@ -111,8 +110,7 @@ def _batches_counted(context: Context, total: ast.expr) -> str:
     """When the batches that a total stands for were counted: "before" or "after" prepare; empty if it counts no batches."""
     module, training = context.module, context.training
     places: list[ast.expr] = [total]
-    variable = module.variable(total)
-    places += [b.value for b in module.bindings(variable) if b.value is not None] if variable is not None else []
+    places += [b.value for b in module.bindings_of(total) if b.value is not None]
     for place in places:
         for node in walk(place):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and node.args:
@@ -159,7 +157,7 @@ def _is_of(module: Module, bar: ast.expr, call: ast.Call, variable: Variable) ->
     """Whether a name may be the bar of one call; another bar may have the same name."""
     if not isinstance(bar, ast.Name):
         return True
-    return any(binding.statement is module.statement(call) for binding in reaching(module, bar, variable))
+    return any(binding.statement is module.statement(call) for binding in reaching(module, bar))
 
 
 RULE = Rule(

@@ -112,8 +112,7 @@ def _is_always_shared(context: Context, counts: Counts, module: Module, loader: 
 def _lengths_behind(module: Module, right: ast.expr) -> Iterator[ast.Call]:
     """The lengths that names of a divisor stand for."""
     for name in module.walk(right, ast.Name, ast.Attribute):
-        variable = module.variable(name)
-        for binding in module.bindings(variable) if variable is not None else ():
+        for binding in module.bindings_of(name):
             for node in module.walk(binding.value) if binding.value is not None else ():
                 if isinstance(node, ast.Call) and is_length(node):
                     yield node

@@ -161,8 +161,7 @@ def _is_asked_for(context: Context, module: Module, node: ast.AST) -> bool:
 def _listed(module: Module, statement: ast.stmt, reader: ast.AST) -> ast.stmt:
     """The statement of the same block that looks for the file by listing a folder: not before it is there either."""
     for name in module.walk(reader, ast.Name):
-        variable = module.variable(name)
-        for binding in reaching(module, name, variable) if isinstance(name, ast.Name) and variable is not None else ():
+        for binding in reaching(module, name) if isinstance(name, ast.Name) else []:
             made = binding.statement
             earlier = module.parents[made] is module.parents[statement] and comes_first(module, made, statement)
             if earlier and binding.kind == "assign":
@@ -182,7 +181,7 @@ def _asks_for_file(test: ast.expr, module: Module | None = None) -> bool:
     parts = list(walk(test))
     for name in [part for part in parts if isinstance(part, ast.Name)] if module is not None else ():
         variable = module.variable(name) if module is not None else None
-        bound = reaching(module, name, variable) if module is not None and variable is not None else ()
+        bound = reaching(module, name) if module is not None and variable is not None else ()
         parts += [part for binding in bound if binding.value is not None for part in walk(binding.value)]
     return any(
         isinstance(node, ast.Attribute) and node.attr in ("exists", "isfile", "is_file", "isdir", "is_dir")

@@ -162,8 +162,7 @@ class RankFlow:
                 return bool(MAIN_NAME.search(unparse(node.func)))
             returned = target.returned
             return bool(returned) and all(self.picks_main(target.module, value, depth + 1) for value in returned)
-        variable = module.variable(node)
-        values = [b.value for b in module.bindings(variable) if b.kind == "assign"] if variable is not None else []
+        values = [b.value for b in module.bindings_of(node) if b.kind == "assign"]
         if not values:
             return bool(MAIN_NAME.search(unparse(node)))
         return all(value is not None and self.picks_main(module, value, depth + 1) for value in values)

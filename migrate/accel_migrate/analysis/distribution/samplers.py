@@ -177,8 +177,7 @@ def _is_chosen(module: Module, given: ast.expr, sampler: ast.Call) -> bool:
     """Whether a loader has a DistributedSampler or none at all."""
     if isinstance(module.parents[sampler], ast.IfExp):
         return True
-    variable = module.variable(given)
-    bindings = module.bindings(variable) if variable is not None else []
+    bindings = module.bindings_of(given)
     return any(binding.value is not None and _is_none(binding.value) for binding in bindings)
 
 
@@ -198,8 +197,7 @@ def epochs_told(
         statement = module.statement(call)
         if loader is None or not roles.role(module, loader) & Role.LOADER or not isinstance(statement, ast.Expr):
             continue
-        variable = module.variable(loader)
-        links = chain(roles, graph, variable) if variable is not None else []
+        links = chain(roles, graph, module.variable(loader))
         built = [made for link in links for _, made in constructions(roles, link, Role.LOADER)]
         if built and all(one in gone or _is_told_plainly(one, replaced) for one in built):
             replacements.append(

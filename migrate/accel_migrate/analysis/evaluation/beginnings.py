@@ -24,9 +24,7 @@ class Beginnings:
         variable = self.module.variable(whole)
         if variable is None:
             return None
-        found = (
-            reaching(self.module, whole, variable) if isinstance(whole, ast.Name) else self.module.bindings(variable)
-        )
+        found = reaching(self.module, whole)
         begun = [b for b in found if not self.module.holds(self.loop, b.statement)]
         if not begun or any(b.kind not in ("assign", "augment") or b.value is None for b in begun):
             return None

@@ -61,7 +61,7 @@ def is_cut_from(module: Module, value: ast.expr | None, moved: set[str]) -> bool
     if variable is None:
         return False
     assert isinstance(value, ast.Name)
-    return all(binding.kind == "assign" for binding in reaching(module, value, variable))
+    return all(binding.kind == "assign" for binding in reaching(module, value))
 
 
 class _Judge:
@@ -225,7 +225,7 @@ class _Judge:
         variable = self.module.variable(value) if isinstance(value, ast.Name) and value.id in self.bound else None
         if variable is None:
             return is_list(value)
-        held = reaching(self.module, value, variable)  # type: ignore[arg-type]
+        held = reaching(self.module, value)
         return bool(held) and all(
             b.kind == "assign" and not b.path and b.value is not None and is_list(b.value) for b in held
         )
@@ -277,8 +277,12 @@ class _Judge:
         """Whether what is fed is an object of a class in the project, by its own name or in `{"loss": Meter()}`."""
         if self.roles.target(self.module, call) is not None:
             return True
-        variable = self.module.variable(method.value.value) if isinstance(method.value, ast.Subscript) else None
-        held = [binding.value for binding in self.module.bindings(variable)] if variable is not None else []
+        held = [
+            binding.value
+            for binding in (
+                self.module.bindings_of(method.value.value) if isinstance(method.value, ast.Subscript) else []
+            )
+        ]
         entries = [entry for value in held if isinstance(value, ast.Dict) for entry in value.values]
         made = [self.roles.target(self.module, entry) if isinstance(entry, ast.Call) else None for entry in entries]
         literal = all(isinstance(value, ast.Dict) for value in held)

@@ -46,7 +46,7 @@ class Counter:
             variable = self.module.variable(node)
             if variable is None or variable.scope is not scope:
                 continue
-            bound = reaching(self.module, node, variable)  # type: ignore[arg-type]
+            bound = reaching(self.module, node)
             above = is_set_above(self.module, node, self.loop, bound)  # type: ignore[arg-type]
             if above or not any(binding.statement is self.loop for binding in bound):
                 continue
@@ -92,7 +92,7 @@ def wrapped(module: Module, loop: ast.For | ast.AsyncFor) -> list[Binding]:
     while isinstance(inner, ast.Call) and inner.args:
         inner = inner.args[0]
     variable = module.variable(inner) if isinstance(inner, ast.Name) else None
-    return [] if variable is None else reaching(module, inner, variable)  # type: ignore[arg-type]
+    return [] if variable is None else reaching(module, inner)
 
 
 def _enumerate(module: Module, loop: ast.For | ast.AsyncFor) -> ast.Call | None:

@@ -106,11 +106,7 @@ class Shown:
         )
 
     def _values(self, node: ast.expr) -> list[ast.expr | None]:
-        variable = self.module.variable(node)
-        if variable is None:
-            return []
-        held = reaching(self.module, node, variable) if isinstance(node, ast.Name) else self.module.bindings(variable)
-        return [binding.value for binding in held]
+        return [binding.value for binding in reaching(self.module, node)]
 
     def _only_reads(self, node: ast.expr) -> bool:
         for part in walk(node):

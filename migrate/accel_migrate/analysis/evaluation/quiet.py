@@ -97,9 +97,8 @@ class Quiet:
 
     def _model(self, module: Module, model: ast.expr) -> None:
         self.ran = True
-        variable = module.variable(model)
         earlier = _earlier(module, model)
-        for link in chain(self.roles, self.graph, variable) if variable is not None else ():
+        for link in chain(self.roles, self.graph, module.variable(model)):
             for owner, built in constructions(self.roles, link, Role.MODEL):
                 replaced = owner is module and module.statement(built) in earlier
                 for call in (node for node in walk(built) if isinstance(node, ast.Call)):  # `Net().to(device)`
@@ -150,7 +149,7 @@ def _earlier(module: Module, model: ast.expr) -> set[ast.stmt]:
         asked = isinstance(module.parents[part], ast.Call) and module.parents[part].func is part  # type: ignore[attr-defined]
         if module.variable(name) == variable and (asked or not isinstance(part, ast.Attribute)):
             return set()  # `model.train()` is the model
-    held = {binding.statement for binding in reaching(module, model, variable)}
+    held = {binding.statement for binding in reaching(module, model)}
     return {binding.statement for binding in bindings} - held if held else set()
 
 

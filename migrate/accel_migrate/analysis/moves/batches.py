@@ -26,8 +26,7 @@ def casts_to_cpu(module: Module, call: ast.Call) -> bool:
 def _is_cpu_type(module: Module, kind: ast.expr) -> bool:
     if isinstance(kind, ast.Constant):
         return is_cpu_type(kind.value)
-    variable = module.variable(kind)
-    values = [b.value for b in module.bindings(variable) if b.kind == "assign"] if variable is not None else []
+    values = [b.value for b in module.bindings_of(kind) if b.kind == "assign"]
     return is_cpu_type(module.qualified(kind)) or any(is_cpu_type(module.qualified(v)) for v in values if v is not None)
 
 
@@ -108,7 +107,7 @@ class Batches:
         if variable is None:
             return None
         sources: list[set[Variable] | None] = []
-        for binding in reaching(module, node, variable):
+        for binding in reaching(module, node):
             if binding.kind == "parameter":
                 sources.append(self._parameter(variable, depth))
             elif binding.kind in ("for", "comprehension") and binding.value is not None:

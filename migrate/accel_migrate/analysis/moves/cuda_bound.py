@@ -132,7 +132,7 @@ def _is_about_cuda(graph: CallGraph, module: Module, test: ast.expr, depth: int 
     if isinstance(test, ast.Call):
         return (module.qualified(test.func) or "") == "torch.cuda.is_available"
     variable = module.variable(test) if isinstance(test, ast.Name | ast.Attribute) else None
-    bindings = module.bindings(variable) if variable is not None else []
+    bindings = module.bindings(variable)
     if len(bindings) != 1 or variable is None or depth > 4:
         return False
     if bindings[0].kind == "parameter":

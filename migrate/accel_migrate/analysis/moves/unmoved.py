@@ -71,7 +71,7 @@ class Members:
             changed = module.parents[node]
             if not isinstance(node.ctx, ast.Load) and not isinstance(changed, ast.AugAssign):
                 continue
-            bindings = reaching(module, node, variable)
+            bindings = reaching(module, node)
             again = any(self._moves(module, b.value) for b in bindings if b.value is not None and b.kind == "assign")
             # `if use_cuda: x = x.cuda()`: moved where there is a GPU
             if again or self._is_moved_in_place(module, within, node, variable):
@@ -222,8 +222,7 @@ class Members:
 
     def _is_counter(self, loop: LoaderLoop, name: ast.Name) -> bool:
         module, looped = loop.module, [loop.statement.iter]
-        variable = module.variable(loop.statement.iter)
-        looped += [b.value for b in module.bindings(variable) if b.value is not None] if variable is not None else []
+        looped += [b.value for b in module.bindings_of(loop.statement.iter) if b.value is not None]
         counted = any(n.id == "enumerate" for part in looped for n in module.walk(part, ast.Name))
         target = loop.statement.target
         return counted and isinstance(target, ast.Tuple) and target.elts[0] is name

@@ -60,8 +60,7 @@ def _is_own(module: Module, function: Function, target: ast.expr) -> bool:
     """Whether what is changed is of an object that the function has made."""
     while isinstance(target, ast.Attribute | ast.Subscript):
         target = target.value
-    variable = module.variable(target) if isinstance(target, ast.Name) else None
-    bindings = module.bindings(variable) if variable is not None else []
+    bindings = module.bindings_of(target) if isinstance(target, ast.Name) else []
     return bool(bindings) and all(b.kind != "parameter" and module.holds(function, b.statement) for b in bindings)
 
 
@@ -96,8 +95,7 @@ def _is_of_inside(module: Module, around: ast.stmt, function: ast.expr) -> bool:
     owner = function.value if isinstance(function, ast.Attribute) else function
     if isinstance(owner, ast.Call):
         return True  # what a harmless call gave
-    variable = module.variable(owner)
-    found = reaching(module, owner, variable) if isinstance(owner, ast.Name) and variable is not None else []
+    found = reaching(module, owner) if isinstance(owner, ast.Name) else []
     inside = [binding for binding in found if binding.kind != "parameter"]
     return bool(found) and len(inside) == len(found) and all(module.holds(around, each.statement) for each in inside)
 

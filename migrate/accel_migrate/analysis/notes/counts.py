@@ -105,8 +105,7 @@ class Counts:
 
     def _draws_from_all(self, module: Module, loader: ast.expr) -> bool:
         """Whether a loader's sampler is torch's, or one that is taken away; another may know this process's part only."""
-        variable = module.variable(loader)
-        for link in chain(self.roles, self.graph, variable) if variable is not None else ():
+        for link in chain(self.roles, self.graph, module.variable(loader)):
             for owner, call in constructions(self.roles, link, Role.LOADER):
                 for keyword in call.keywords:
                     if keyword.arg in ("sampler", "batch_sampler") and not self._is_torchs(owner, keyword.value):
@@ -139,8 +138,7 @@ class Counts:
         sized = node.value.func if isinstance(node.value, ast.Call) else node.value  # `x.shape[0]`, `x.size()[0]`
         if isinstance(sized, ast.Attribute) and sized.attr in ("shape", "size"):
             return Counted.SHARE
-        variable = module.variable(node.value)
-        values = [b.value for b in module.bindings(variable)] if variable is not None else []
+        values = [b.value for b in module.bindings_of(node.value)]
         for value in values:
             made = (
                 [value.value]
@@ -159,7 +157,7 @@ class Counts:
             return Counted.SHARE if isinstance(node, ast.Attribute) else Counted.UNKNOWN
         if not self.numbers.variables.isdisjoint(chain(self.roles, self.graph, variable)):
             return Counted.UNKNOWN
-        bindings = reaching(module, node, variable) if isinstance(node, ast.Name) else module.bindings(variable)
+        bindings = reaching(module, node)
         if not bindings:
             return Counted.SHARE  # `args.print_freq`: a number that the user gives
         if any(b.kind == "augment" for b in bindings):

@@ -230,8 +230,7 @@ def _seeded_by(script: Script, module: Module, node: ast.AST) -> Iterator[tuple[
     """Libraries that the data seeds for each sample, by a number that it draws of another: that one decides."""
     for at, call in _run_by(script, module, node, _EACH_SAMPLE) if isinstance(node, ast.ClassDef) else ():
         for given in call.args[:1] if libraries_of(at, call) else ():
-            variable = at.variable(given) if isinstance(given, ast.Name) else None
-            values = [given, *[b.value for b in (at.bindings(variable) if variable is not None else [])]]
+            values = [given, *[b.value for b in (at.bindings_of(given) if isinstance(given, ast.Name) else [])]]
             drawn = [library_of(at, part) for v in values if v is not None for part in at.walk(v, ast.Call)]
             yield from ((seeded, by) for seeded in libraries_of(at, call) for by in drawn if by not in (None, seeded))
 
@@ -255,8 +254,7 @@ def evaluation_draws(script: Script, training: Training, loop: LoaderLoop) -> bo
     is_set = any(unparse(call.func).endswith((".eval", ".train")) for each in training.modules for call in each.calls)
     if "for noise in its model" in inner or ("for dropout" in inner and not is_set):
         return True
-    variable = module.variable(loop.loader)
-    links = chain(roles, graph, variable) if variable is not None else []
+    links = chain(roles, graph, module.variable(loop.loader))
     evaluated = [link for link in links if not loop.trains or not training.holds(link)]
     made = [each for link in evaluated for each in constructions(roles, link, Role.LOADER)]
     return not made or any(_draws_samples(script, *each) for each in made)

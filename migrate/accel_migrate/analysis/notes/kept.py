@@ -215,7 +215,7 @@ class _Writes:
                 self._is_own(owner, binding.value) for binding in owner.bindings(whole) if binding.value is not None
             )
         fed = [given for _, given in self.local.feeds(module).get(variable, ())]
-        return any(self._is_own_binding(module, variable, b) for b in reaching(module, node, variable)) or any(
+        return any(self._is_own_binding(module, variable, b) for b in reaching(module, node)) or any(
             self._is_own(module, given) for given in fed
         )
 

@@ -184,8 +184,7 @@ class _Search:
     def _is_size(self, module: Module, node: ast.expr) -> bool:
         """The number of samples of the batch, by itself, under a name or times something else."""
         if isinstance(node, ast.Name):
-            variable = module.variable(node)
-            bound = [b.value for b in reaching(module, node, variable)] if variable is not None else []
+            bound = [b.value for b in reaching(module, node)]
             return bool(bound) and all(value is not None and self._is_size(module, value) for value in bound)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
             return self._is_size(module, node.left) or self._is_size(module, node.right)
@@ -199,7 +198,7 @@ class _Search:
     def _read(self, module: Module, node: ast.Name | ast.Attribute, index: int) -> Reduced:
         variable = module.variable(node)
         owner = variable.scope.module if variable is not None else module
-        bindings = owner.bindings(variable) if variable is not None else []
+        bindings = owner.bindings(variable)
         if variable is None or not bindings:
             if isinstance(node, ast.Name):
                 return Reduced("free")
@@ -214,7 +213,7 @@ class _Search:
         if self.roles.of(variable) & Role.BATCH:
             return Reduced("rows")
         if isinstance(node, ast.Name):
-            bindings = _last(module, node, reaching(module, node, variable))
+            bindings = _last(module, node, reaching(module, node))
         found = [self._binding(owner, variable, binding, index) for binding in bindings]
         return worst([*found, *self._added(owner, variable)])
 
@@ -226,7 +225,7 @@ class _Search:
             target = statement.target
             before = [b for b in module.bindings(variable) if b.kind == "assign"]
             if isinstance(target, ast.Name):
-                before = _last(module, target, [b for b in reaching(module, target, variable) if b is not binding])
+                before = _last(module, target, [b for b in reaching(module, target) if b is not binding])
             if (statement, index) in self.known:
                 return self.known[statement, index]
             self.known[statement, index] = Reduced("free")  # of a round before
@@ -338,8 +337,7 @@ class _Search:
         """A mean by class, where there are weights: those that are None, or may be, make it the plain mean, or may."""
         if found.kind != "weighted" or weight is None:
             return found
-        variable = module.variable(weight) if isinstance(weight, ast.Name) else None
-        bound = reaching(module, weight, variable) if isinstance(weight, ast.Name) and variable is not None else []
+        bound = reaching(module, weight) if isinstance(weight, ast.Name) else []
         values = [b.value for b in bound] or [weight]
         parts = [part for value in values for part in (parts_of(value) if value is not None else [value])]
         if all(is_none(part) for part in parts):
@@ -399,8 +397,7 @@ class _Search:
 
     def _adds_terms(self, module: Module, node: ast.expr) -> bool:
         """Whether the values of a mapping are added up: terms of a loss, each under its name, and not samples."""
-        variable = module.variable(node) if isinstance(node, ast.Name) else None
-        bound = reaching(module, node, variable) if isinstance(node, ast.Name) and variable is not None else []
+        bound = reaching(module, node) if isinstance(node, ast.Name) else []
         for part in (part for value in (node, *[b.value for b in bound]) if value is not None for part in walk(value)):
             match part:
                 case ast.Call(func=ast.Attribute(attr="values" | "items" | "keys"), args=[]):
@@ -435,7 +432,7 @@ class _Search:
         for link in chain(self.roles, self.graph, variable) if variable is not None and depth < 4 else ():
             owner = link.scope.module
             here = isinstance(called, ast.Name) and link == variable
-            bound = reaching(module, called, link) if here else owner.bindings(link)  # type: ignore[arg-type]
+            bound = reaching(module, called) if here else owner.bindings(link)
             values = [(owner, b.value, b.path if b.kind == "assign" else ()) for b in bound if b.value is not None]
             values += [(caller, argument, ()) for caller, argument in self.graph.handed(link)]
             for file, value, path in values:  # `model, criterion = build()`
@@ -493,8 +490,7 @@ class _Search:
     def _chosen(self, module: Module, node: ast.expr) -> ast.expr | None:
         """`losses.masked_select(mask)`, by itself or under a name: as many items as the batch happens to hold."""
         if isinstance(node, ast.Name):
-            variable = module.variable(node)
-            bound = [b.value for b in reaching(module, node, variable)] if variable is not None else []
+            bound = [b.value for b in reaching(module, node)]
             return next(
                 (found for v in bound if v is not None and (found := self._chosen(module, v)) is not None), None
             )
@@ -513,8 +509,7 @@ class _Search:
             case ast.Call(func=ast.Attribute(value=inner, attr=name)) if name in _BY_ROW:
                 return self._picked(module, inner, depth + 1) if depth < _DEPTH else None
             case ast.Name() if depth < _DEPTH:
-                variable = module.variable(node)
-                for bound in reaching(module, node, variable) if variable is not None else ():
+                for bound in reaching(module, node):
                     value = bound.value
                     if isinstance(value, ast.Tuple) and len(bound.path) == 1:
                         value = value.elts[bound.path[0]] if bound.path[0] < len(value.elts) else None
@@ -547,8 +542,7 @@ class _Search:
             return True
         if not isinstance(key, ast.Name):
             return False
-        variable = module.variable(key)
-        bound = [b.value for b in reaching(module, key, variable)] if variable is not None else []
+        bound = [b.value for b in reaching(module, key)]
         return "mask" in key.id or any(isinstance(value, ast.Compare) for value in bound)
 
 

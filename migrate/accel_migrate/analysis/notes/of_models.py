@@ -81,12 +81,12 @@ class OfModels:
             )
             if target is not None:
                 yield target.node, target.module
-            variable = module.variable(part) if isinstance(part, ast.Name | ast.Attribute) else None
-            for binding in variable.scope.module.bindings(variable) if variable is not None else ():
+            variable = module.variable(part)
+            for binding in module.bindings(variable):
                 if binding.value is not None:
-                    yield binding.statement, variable.scope.module  # type: ignore[union-attr]
+                    yield binding.statement, module
                 elif binding.kind == "parameter":
-                    yield from ((value, owner) for owner, value in self.graph.handed(variable))  # type: ignore[arg-type]
+                    yield from ((value, owner) for owner, value in self.graph.handed(variable))
             yield from self._filled.get(variable, ()) if variable is not None else ()
 
     @cached_property

@@ -78,7 +78,7 @@ class _Values:
         if any(binding.kind == "import" for binding in owner.bindings(variable)):
             return  # `torch.save(rows)` does not change torch
         here = isinstance(node, ast.Name) and owner is module
-        for binding in reaching(module, node, variable) if here else owner.bindings(variable):  # type: ignore[arg-type]
+        for binding in reaching(module, node) if here else owner.bindings(variable):
             if binding.kind == "parameter":
                 yield from self.graph.handed(variable)
             elif binding.value is not None:
@@ -152,8 +152,7 @@ class _Values:
 
     def _held(self, module: Module, node: ast.expr) -> ast.expr:
         """What a name that is bound once before it stands for."""
-        variable = module.variable(node) if isinstance(node, ast.Name) else None
-        bound = reaching(module, node, variable) if variable is not None else []  # type: ignore[arg-type]
+        bound = reaching(module, node)
         return bound[0].value if len(bound) == 1 and bound[0].value is not None and not bound[0].path else node
 
     # ---- samples

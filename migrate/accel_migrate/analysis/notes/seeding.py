@@ -196,8 +196,7 @@ class Seeding:
 
     def _may_be_of_process(self, module: Module, call: ast.Call) -> bool:
         """Whether a seed is given a number that differs by process somewhere: `seed = seed or int(time.time())`."""
-        variable = module.variable(_number(call))
-        seeds = [(module, _number(call)), *(self.graph.handed(variable) if variable is not None else [])]
+        seeds = [(module, _number(call)), *(self.graph.handed(module.variable(_number(call))))]
         return any(self._may_be_drawn(owner, seed) for owner, seed in seeds)
 
     def _is_drawn(self, module: Module, node: ast.expr) -> bool:
@@ -208,8 +207,7 @@ class Seeding:
         return drawn or any(module.qualified(call.func) in _DIFFERENT for call in calls)
 
     def _may_be_drawn(self, module: Module, seed: ast.expr) -> bool:
-        variable = module.variable(seed)
-        bindings = module.bindings(variable) if variable is not None else []
+        bindings = module.bindings_of(seed)
         return any(binding.value is not None and self._is_drawn(module, binding.value) for binding in bindings)
 
     def _is_conditional(self, module: Module, call: ast.Call, around: frozenset[ast.AST]) -> bool:
@@ -224,8 +222,7 @@ class Seeding:
 
     def _is_given(self, module: Module, name: ast.AST) -> bool:
         """Whether a name is a parameter that every call gives a number."""
-        variable = module.variable(name)
-        handed = self.graph.handed(variable) if variable is not None else []
+        handed = self.graph.handed(module.variable(name))
         return bool(handed) and all(isinstance(value, ast.Constant) and value.value for _, value in handed)
 
     def drawn(self) -> dict[str, tuple[Module, ast.Call]]:

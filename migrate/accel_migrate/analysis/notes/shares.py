@@ -29,7 +29,7 @@ def read_whole_before(script: Script, training: Training) -> tuple[Module, ast.C
     prepared = {built.variable for built in training.prepared if built.role is Role.LOADER}
     for loop in training.loops:
         variable = loop.module.variable(loop.loader) if loop.trains else None
-        for link in chain(script.roles, script.graph, variable) if variable is not None else ():
+        for link in chain(script.roles, script.graph, variable):
             module = link.scope.module
             for binding in module.bindings(link) if link in prepared else ():
                 call = binding.value
@@ -42,7 +42,7 @@ def read_whole_before(script: Script, training: Training) -> tuple[Module, ast.C
 
 def chooses_sizes(script: Script, loader: Variable | None) -> bool:
     """Whether a loader is built with a batch sampler, which decides by itself how large its batches are."""
-    links = chain(script.roles, script.graph, loader) if loader is not None else ()
+    links = chain(script.roles, script.graph, loader)
     built = [call for link in links for _, call in constructions(script.roles, link, Role.LOADER)]
     return any(keyword.arg == "batch_sampler" for call in built for keyword in call.keywords)
 

@@ -82,8 +82,7 @@ def _all_indexed(script: Script, module: Module, data: ast.expr, depth: int = 0)
 
 def _split(roles: Roles, module: Module, node: ast.expr) -> tuple[Module, ast.expr] | None:
     """`random_split(whole, [40, 8])`, of which a name is a part: what is split has a length and an index."""
-    variable = module.variable(node)
-    for binding in module.bindings(variable) if variable is not None else ():
+    for binding in module.bindings_of(node):
         made = binding.value.func if binding.path and isinstance(binding.value, ast.Call) else None
         if made is not None and (
             (module.qualified(made) or "").endswith("random_split") or is_unseen(roles.project, module, made)

@@ -56,8 +56,7 @@ class _Weights:
             return _is_named(node.func, "next") and self._yields(node)
         if not isinstance(node, ast.Name) or depth > 1:
             return False
-        variable = self.module.variable(node)
-        bindings = self.module.bindings(variable) if variable is not None else []
+        bindings = self.module.bindings_of(node)
         return any(self._is_bound(node, binding, depth) for binding in bindings)
 
     def _is_bound(self, name: ast.Name, binding: Binding, depth: int) -> bool:

@@ -219,8 +219,7 @@ def _changed(training: Training, module: Module, statement: ast.stmt | ast.expr)
 
 
 def _is_made_in(module: Module, statement: ast.AST, node: ast.expr) -> bool:
-    variable = module.variable(node) if isinstance(node, ast.Name) else None
-    bindings = module.bindings(variable) if variable is not None else []
+    bindings = module.bindings_of(node) if isinstance(node, ast.Name) else []
     return bool(bindings) and all(module.holds(statement, binding.statement) for binding in bindings)
 
 
@@ -247,5 +246,5 @@ def _is_read_later(module: Module, written: Written, stored: ast.Name) -> bool:
         for node in module.walk(module.tree, ast.Name)
         if node.id == stored.id and isinstance(node.ctx, ast.Load) and node not in inside
         if module.variable(node) == variable
-        for binding in reaching(module, node, variable)
+        for binding in reaching(module, node)
     )

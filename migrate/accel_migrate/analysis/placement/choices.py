@@ -71,8 +71,7 @@ def _asks_for_cuda(move: Move) -> bool:
     tests = [above.test for above in module.ancestors(move.call) if isinstance(above, ast.If | ast.IfExp)]
     for test in tests:
         for node in module.walk(test):
-            variable = module.variable(node)
-            values = [b.value for b in module.bindings(variable) if b.value is not None] if variable is not None else []
+            values = [b.value for b in module.bindings_of(node) if b.value is not None]
             asked = [part for value in (node, *values) for part in walk(value)]
             if any(isinstance(part, ast.Attribute) and part.attr == "is_available" for part in asked):
                 return True
@@ -133,8 +132,7 @@ def _kinds(module: Module, asked: Sequence[ast.AST]) -> set[str]:
         for part in walk(node):
             if isinstance(part, ast.Constant | ast.Attribute | ast.Call):
                 found.update(_KIND.findall(unparse(part)))
-            variable = module.variable(part) if isinstance(part, ast.Name | ast.Attribute) else None
-            values = [b.value for b in module.bindings(variable) if b.value] if variable is not None else []
+            values = [b.value for b in module.bindings_of(part) if b.value]
             pending += [value for value in values if value not in pending and "is_available" in unparse(value)]
     return found
 
@@ -203,8 +201,7 @@ def _inline_choice(
 
 def is_gpu_number(roles: Roles, module: Module, node: ast.expr, depth: int = 3) -> bool:
     """Whether an expression is the number of a GPU that the user chooses: an option that always is an integer."""
-    variable = module.variable(node)
-    bindings = module.bindings(variable) if variable is not None else []
+    bindings = module.bindings_of(node)
     if len(bindings) == 1 and bindings[0].value is not None and not bindings[0].path and depth:
         return is_gpu_number(roles, module, bindings[0].value, depth - 1)
     if not isinstance(node, ast.Attribute) or bindings:
@@ -389,8 +386,7 @@ def simplified(module: Module, test: ast.expr, kind: str | None, depth: int = 0)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return negated(simplified(module, test.operand, kind, depth))
     if isinstance(test, ast.Name) and kind is not None and depth < 3:
-        variable = module.variable(test)
-        bindings = module.bindings(variable) if variable is not None else []
+        bindings = module.bindings_of(test)
         if len(bindings) == 1 and bindings[0].value is not None and "is_available" in unparse(bindings[0].value):
             return simplified(module, bindings[0].value, kind, depth + 1)
     return test

@@ -68,7 +68,7 @@ class Tied:
         variable = module.variable(node)
         if self.device is not None and variable in chain(self.roles, self.graph, self.device.variable):
             return False  # `self.device = device`, of which the Accelerator is told
-        links = chain(self.roles, self.graph, variable) if variable is not None else []
+        links = chain(self.roles, self.graph, variable)
         found = [where(self.roles, module, node), *[of_variable(self.roles, link) for link in links]]
         return all(meant & Where.UNKNOWN for meant in found)
 

@@ -45,7 +45,7 @@ def find_outside_device(
     """The device that this training's moves name and nothing visible to the analysis decides on."""
     for move in moves:
         variable = move.module.variable(move.device) if move.device is not None else None
-        for link in chain(roles, graph, variable) if variable is not None else ():
+        for link in chain(roles, graph, variable):
             if is_number(move) or is_told(distribution, link):
                 continue
             outside = _comes_from_outside(link) or is_overridden(roles, graph, link)

@@ -60,8 +60,7 @@ def _sets_any_name(module: Module, node: ast.AST) -> bool:
 
 def _is_namespace(module: Module, node: ast.expr) -> bool:
     """`globals()`, `vars(args)`, `args.__dict__`; not those of an instance, whose attributes are its own."""
-    variable = module.variable(node) if isinstance(node, ast.Name) else None
-    bindings = variable.scope.module.bindings(variable) if variable is not None else []
+    bindings = module.bindings_of(node) if isinstance(node, ast.Name) else []
     if len(bindings) == 1 and isinstance(bindings[0].value, ast.Call | ast.Attribute) and not bindings[0].path:
         return _is_namespace(module, bindings[0].value)
     if isinstance(node, ast.Attribute):

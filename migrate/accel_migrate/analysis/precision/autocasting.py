@@ -105,10 +105,9 @@ def narrow(module: Module, dtype: ast.expr, depth: int = 0) -> ast.expr | None:
         named = [value for value in values if value is not None]
         if len(named) == len(values):
             return ast.Subscript(ast.Dict(dtype.value.keys, named), dtype.slice, ast.Load())
-    variable = module.variable(dtype)
-    bindings = variable.scope.module.bindings(variable) if variable is not None else []
+    bindings = module.bindings_of(dtype)
     if len(bindings) == 1 and bindings[0].value is not None and not bindings[0].path and depth < 4:
-        return narrow(variable.scope.module, bindings[0].value, depth + 1)  # type: ignore[union-attr]
+        return narrow(module, bindings[0].value, depth + 1)
     return None
 
 

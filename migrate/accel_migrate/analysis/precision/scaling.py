@@ -177,7 +177,7 @@ class _Uses:
             return True
         if isinstance(node.ctx, ast.Store):
             return all(other.target is not node for other in others)
-        held = reaching(module, node, variable)
+        held = reaching(module, node)
         foreign = [binding for binding in held if binding in others]
         if foreign and (len(foreign) < len(held) or node in self.backwards):
             raise NotMigrated(
@@ -202,7 +202,7 @@ class _Uses:
             and module.variable(node.value) == variable
             and not _METHODS.fullmatch(node.attr)
         ]
-        proven = [reaching(module, node, variable) for node in asked]
+        proven = [reaching(module, node) for node in asked]
         return [binding for binding in unknown if [binding] in proven]
 
     def _makes_scaler(self, module: Module, call: ast.Call) -> bool:

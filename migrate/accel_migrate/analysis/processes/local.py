@@ -336,8 +336,7 @@ class Locality:
             if variable is None:
                 self._bindings[node] = []
             else:
-                named = isinstance(node, ast.Name)
-                self._bindings[node] = reaching(module, node, variable) if named else module.bindings(variable)  # type: ignore[arg-type]
+                self._bindings[node] = reaching(module, node)
         return self._bindings[node]
 
 

@@ -29,7 +29,7 @@ def own_part(roles: Roles, graph: CallGraph, module: Module, name: ast.expr) -> 
                 if target is not None:
                     pending += [(target.module, value) for value in target.returned]
             variable = owner.variable(part) if isinstance(part, ast.Name | ast.Attribute) else None
-            for binding in owner.bindings(variable) if variable is not None else ():
+            for binding in owner.bindings(variable):
                 if binding.kind == "parameter":
                     assert variable is not None
                     pending += graph.handed(variable)

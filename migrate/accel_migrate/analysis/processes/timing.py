@@ -151,7 +151,7 @@ def set_anew(graph: CallGraph, timing: Timing, module: Module, loader: ast.expr,
     if variable is None:
         yield False
         return
-    for binding in reaching(module, loader, variable):  # type: ignore[arg-type]
+    for binding in reaching(module, loader):
         handed = graph.handed(variable) if binding.kind == "parameter" else []
         if binding.kind == "assign" and isinstance(binding.value, ast.Name):
             handed = [(module, binding.value)]
@@ -179,7 +179,7 @@ def is_built_anew(roles: Roles, timing: Timing, module: Module, node: ast.expr) 
     around = timing.place.module.scope(timing.place.after)
     if variable is None or variable.scope is not around or module.scope(node) is not around:
         return False
-    bindings = reaching(module, node, variable)  # type: ignore[arg-type]
+    bindings = reaching(module, node)
     return bool(bindings) and all(
         isinstance(binding.value, ast.Call)
         and binding.kind == "assign"

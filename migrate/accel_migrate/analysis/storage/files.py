@@ -331,8 +331,7 @@ def _argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
 
 def _opened_by(module: Module, target: ast.expr | None) -> ast.With | None:
     """The `with open(...) as f:` that made a file object."""
-    variable = module.variable(target) if isinstance(target, ast.Name) else None
-    for binding in module.bindings(variable) if variable is not None else ():
+    for binding in module.bindings_of(target) if isinstance(target, ast.Name) else []:
         if binding.kind == "with" and isinstance(binding.statement, ast.With):
             if any(parent is binding.statement for parent in module.ancestors(target)):  # type: ignore[arg-type]
                 return binding.statement

@@ -99,7 +99,7 @@ class _Wrapped:
         variable = module.variable(node)
         if variable is None:
             return isinstance(node, ast.Name | ast.Attribute)
-        found = reaching(module, node, variable) if isinstance(node, ast.Name) else module.bindings(variable)
+        found = reaching(module, node)
         if _is_other_choice(module, node) or any(_takes_out(binding.value) for binding in found):
             return False  # where there is a wrapper, the model is taken out of it
         return not found or any(self._bound(module, variable, binding, depth) for binding in found)

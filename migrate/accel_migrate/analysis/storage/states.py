@@ -223,8 +223,7 @@ def _check_unchanged(module: Module, call: ast.Call, owner: ast.expr, ahead: ast
 def is_changed(module: Module, call: ast.Call, owner: ast.expr, ahead: ast.stmt) -> bool:
     """Whether the weights may be set between a statement and the call."""
     inside = _from(module, call, ahead)
-    variable = module.variable(owner)
-    bindings: list[Binding] = module.bindings(variable) if variable is not None else []
+    bindings: list[Binding] = module.bindings_of(owner)
     rebound = any(binding.statement in inside and binding.statement is not ahead for binding in bindings)
     changed = any(
         isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES_WEIGHTS
@@ -268,8 +267,7 @@ def _known_to_all(flow: RankFlow, module: Module, part: ast.expr, inside: set[as
     if flow.depends(module, part) or not only_reads(part):
         return False
     for node in module.walk(part):
-        variable = module.variable(node) if isinstance(node, ast.Name | ast.Attribute) else None
-        bindings = module.bindings(variable) if variable is not None else []
+        bindings = module.bindings_of(node)
         if any(binding.statement in inside for binding in bindings):
             return False
         if isinstance(node, ast.Call) and flow.depends(module, node):

@@ -117,7 +117,7 @@ def _read_by(module: Module, node: ast.expr, depth: int = 0) -> list[ast.Call | 
     variable = module.variable(node)
     if not isinstance(node, ast.Name) or variable is None or depth > 5:
         return [None]
-    values = [binding.value for binding in reaching(module, node, variable)]
+    values = [binding.value for binding in reaching(module, node)]
     found = [each for value in values if value is not None for each in _read_by(module, value, depth + 1)]
     return [*found, *[None for value in values if value is None]]
 

@@ -63,8 +63,7 @@ def _collectives(roles: Roles, functions: set[Function]) -> Iterator[ast.Call]:
 
 def _samplers(roles: Roles, graph: CallGraph, loop: LoaderLoop) -> Iterator[ast.Call]:
     """The DistributedSamplers of the loaders that a loop may read."""
-    variable = loop.module.variable(loop.loader)
-    for link in chain(roles, graph, variable) if variable is not None else ():
+    for link in chain(roles, graph, loop.module.variable(loop.loader)):
         module = link.scope.module
         for binding in module.bindings(link):
             if isinstance(binding.value, ast.Call):

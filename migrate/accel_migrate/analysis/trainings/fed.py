@@ -58,5 +58,4 @@ def _targets(statement: ast.stmt) -> list[ast.AST]:
 
 
 def _holds(module: Module, load: ast.Name, source: ast.stmt) -> bool:
-    variable = module.variable(load)
-    return variable is not None and any(b.statement is source for b in reaching(module, load, variable))
+    return any(b.statement is source for b in reaching(module, load))

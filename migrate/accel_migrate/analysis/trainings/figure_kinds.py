@@ -226,7 +226,7 @@ class FigureKinds:
         if not isinstance(figure, ast.Name):
             return False
         variable = module.variable(figure)
-        bound = list(reaching(module, figure, variable)) if variable is not None else []
+        bound = list(reaching(module, figure)) if variable is not None else []
         made = any(
             isinstance(b.value, ast.Call) and called_name(b.value) in _PYTHONS for b in bound
         )  # loss = loss.item()

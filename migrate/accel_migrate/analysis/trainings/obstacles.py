@@ -145,8 +145,7 @@ def _check_gpus(module: Module) -> None:
 
 
 def _gpu_number(module: Module, node: ast.expr) -> str | None:
-    variable = module.variable(node)
-    bindings = module.bindings(variable) if variable is not None else []
+    bindings = module.bindings_of(node)
     if len(bindings) == 1 and bindings[0].value is not None:
         node = bindings[0].value
     if isinstance(node, ast.Call) and module.qualified(node.func) == "torch.device" and node.args:

@@ -42,8 +42,7 @@ def bare_weights(roles: Roles, optimizer: Variable) -> Iterator[tuple[Module, as
     """
     for module, call in constructions(roles, optimizer, Role.OPTIMIZER):
         for name in module.walk(call, ast.Name):
-            variable = module.variable(name)
-            bindings = module.bindings(variable) if variable is not None else []
+            bindings = module.bindings_of(name)
             if any(isinstance(b.value, ast.Call) and _makes_weight(module, b.value) for b in bindings):
                 yield module, name
 
@@ -129,8 +128,7 @@ def steps_own_tensors(module: Module, optimizer: ast.Call) -> bool:
 
 
 def _is_own_tensor(module: Module, item: ast.expr) -> bool:
-    variable = module.variable(item)
-    bindings = module.bindings(variable) if variable is not None else []
+    bindings = module.bindings_of(item)
     if len(bindings) != 1 or not isinstance(bindings[0].value, ast.Call) or bindings[0].path:
         return False
     made = bindings[0].value
@@ -141,7 +139,6 @@ def _is_own_tensor(module: Module, item: ast.expr) -> bool:
 
 def _holds_parameters(module: Module, name: ast.Name) -> bool:
     """Whether what a name holds was taken from a module: `weight = layer.weight`, `params = list(net.parameters())`."""
-    variable = module.variable(name)
-    bindings = module.bindings(variable) if variable is not None else []
+    bindings = module.bindings_of(name)
     texts = [unparse(b.value) for b in bindings if b.value is not None]
     return any(word in text for text in texts for word in ("param", ".weight", ".bias", "params"))

@@ -88,8 +88,7 @@ def only_prepared(
     evaluations: list[Evaluation] = []
     shared = set(participants.shared)
     for evaluation in participants.evaluations:
-        variable = evaluation.loop.module.variable(evaluation.loop.loader)
-        links = chain(roles, graph, variable) if variable is not None else []
+        links = chain(roles, graph, evaluation.loop.module.variable(evaluation.loop.loader))
         if not isinstance(evaluation, Whole) and not prepared.intersection(links):
             shared -= set(links)
             line = evaluation.loop.statement.lineno
@@ -436,8 +435,7 @@ class _Finder:
         return judge(self.roles, loop, moves)
 
     def _sources(self, loop: LoaderLoop) -> list[Variable]:
-        variable = loop.module.variable(loop.loader)
-        return chain(self.roles, self.graph, variable) if variable is not None else []
+        return chain(self.roles, self.graph, loop.module.variable(loop.loader))
 
     def _loaders(self, loops: list[LoaderLoop], evaluations: list[Evaluation]) -> list[Variable]:
         """The loaders to shard: those trained on, and those whose evaluation gathers."""

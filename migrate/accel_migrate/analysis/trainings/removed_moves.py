@@ -89,8 +89,7 @@ def _unplaced_loaders(
     members = Members(roles, {m.call for m in (*dropped, *kept)}, {read.call for read in fetched}, in_parallel)
     found: set[Variable] = set()
     for loop in participants.loops if dropped or kept else ():
-        variable = loop.module.variable(loop.loader)
-        links = chain(roles, graph, variable) if variable is not None else []
+        links = chain(roles, graph, loop.module.variable(loop.loader))
         if not any(link in participants.shared for link in links):
             members.check_data_parallel(loop)
         elif members.unmoved(loop) is not None:

@@ -40,8 +40,7 @@ def in_own_order(
 
 def _made_by(roles: Roles, graph: CallGraph, module: Module, node: ast.expr) -> list[tuple[Module, ast.Call]]:
     """The calls that a variable, or those that it comes from, are set to."""
-    variable = module.variable(node)
-    links = chain(roles, graph, variable) if variable is not None else []
+    links = chain(roles, graph, module.variable(node))
     values = [(link.scope.module, binding.value) for link in links for binding in link.scope.module.bindings(link)]
     return [(owner, value) for owner, value in values if isinstance(value, ast.Call)]
 

@@ -12,8 +12,7 @@ from accel_migrate.flow.scopes import Binding, Function, Module
 
 def told(module: Module, test: ast.expr) -> ast.expr:
     """The condition itself, where a name stands for it: `trains = optimizer is not None`."""
-    variable = module.variable(test) if isinstance(test, ast.Name) else None
-    bindings = module.bindings(variable) if variable is not None else []
+    bindings = module.bindings_of(test) if isinstance(test, ast.Name) else []
     if len(bindings) == 2:
         return _branched(module, bindings) or test
     value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None

@@ -132,8 +132,7 @@ def _given(roles: Roles, graph: CallGraph, module: Module, loader: ast.expr, nam
         for each in roles.project.modules:
             yield from ((each, value) for value in _mentioned(each, name))
     for owner, value in unpacked:
-        variable = owner.variable(value)
-        bindings = owner.bindings(variable) if variable is not None else []
+        bindings = owner.bindings_of(value)
         if not bindings or not all(_is_spelled_out(owner, binding) for binding in bindings):
             yield owner, None
     for owner, call in made or ():
@@ -163,7 +162,7 @@ def _entries(module: Module, options: ast.expr) -> list[tuple[str | None, ast.ex
         case ast.Call(func=ast.Name(id="dict"), args=[]):
             return [(keyword.arg, keyword.value) for keyword in options.keywords]
     variable = module.variable(options)
-    bindings = module.bindings(variable) if variable is not None else []
+    bindings = module.bindings(variable)
     if variable is None or len(bindings) != 1 or bindings[0].kind != "assign" or bindings[0].path:
         return None
     return None if _is_filled(module, variable) or bindings[0].value is None else _entries(module, bindings[0].value)

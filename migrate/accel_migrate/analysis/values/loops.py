@@ -61,11 +61,11 @@ class CallGraph:
             for module, call in sites:
                 self.callees.setdefault(module.scope(call).function, set()).add(function)
 
-    def given(self, parameter: Variable) -> list[tuple[Module, ast.Call, ast.expr | None]]:
+    def given(self, parameter: Variable | None) -> list[tuple[Module, ast.Call, ast.expr | None]]:
         """Every call of the function of a parameter, with what it hands over for it: None where it leaves it out."""
-        return given_by(self.sites, parameter)
+        return given_by(self.sites, parameter) if parameter is not None else []
 
-    def handed(self, parameter: Variable) -> list[tuple[Module, ast.expr]]:
+    def handed(self, parameter: Variable | None) -> list[tuple[Module, ast.expr]]:
         """What callers hand over for a parameter, each with its file."""
         return [(caller, argument) for caller, _, argument in self.given(parameter) if argument is not None]
 
@@ -199,7 +199,7 @@ def makes_loss(loop: LoaderLoop, backward: Backward) -> bool:
     names = [] if quiet else list(module.walk(backward.loss, ast.Name))
     for name in names:
         variable = module.variable(name)
-        bindings = reaching(module, name, variable) if variable is not None else []
+        bindings = reaching(module, name)
         if any(module.holds(loop.statement, binding.statement) for binding in bindings):
             return True
         added = module.method_calls.get(variable, ()) if variable is not None else ()
@@ -254,8 +254,7 @@ def iterated_loader(roles: Roles, module: Module, iterated: ast.expr) -> ast.exp
             iterated = _either(module, iterated)  # `tqdm(loader) if rank == 0 else loader`
             continue
         if isinstance(iterated, ast.Name):
-            variable = module.variable(iterated)
-            bound = [b for b in reaching(module, iterated, variable) if not b.path] if variable is not None else []
+            bound = [b for b in reaching(module, iterated) if not b.path]
             values = [b.value for b in bound if b.kind != "for"]  # what a loop binds is a batch
             if len(values) == 1 and isinstance(values[0], ast.IfExp) and _either(module, values[0]) is not values[0]:
                 iterated = _either(module, values[0])

@@ -111,7 +111,7 @@ class LossPath:
         if role == Role.BATCH:
             self._added(owner, variable, depth)
             return
-        bindings = reaching(module, node, variable) if isinstance(node, ast.Name) else owner.bindings(variable)
+        bindings = reaching(module, node) if isinstance(node, ast.Name) else owner.bindings(variable)
         for binding in bindings:
             self._binding(owner, variable, binding, depth)
         self._added(owner, variable, depth)

@@ -73,8 +73,10 @@ def _is_method(roles: Roles, graph: CallGraph, module: Module, function: ast.Att
 
 def _of_table(roles: Roles, module: Module, call: ast.Call) -> list[Definition | None]:
     """The classes of `kinds` in `kinds[name](8)`, where that is a dictionary which is written out; None for what is not one."""
-    table = module.variable(call.func.value) if isinstance(call.func, ast.Subscript) else None
-    written = [binding.value for binding in module.bindings(table)] if table is not None else []
+    written = [
+        binding.value
+        for binding in (module.bindings_of(call.func.value) if isinstance(call.func, ast.Subscript) else [])
+    ]
     values = [value for each in written if isinstance(each, ast.Dict) for value in each.values]
     found = [roles.project.definition(module, value) for value in values]
     return [each if each is not None and isinstance(each.node, ast.ClassDef) else None for each in found]
@@ -107,8 +109,7 @@ class _Search(LossPath):
         super()._call(module, call, depth)
 
     def _model(self, module: Module, node: ast.expr) -> Variable | None:
-        variable = module.variable(node)
-        links = chain(self.roles, self.graph, variable) if variable is not None else []
+        links = chain(self.roles, self.graph, module.variable(node))
         return next((self.owners[link] for link in links if link in self.owners), None)
 
     def _binding(self, module: Module, variable: Variable, binding: Binding, depth: int) -> None:

@@ -44,8 +44,10 @@ class NotMigrated(Exception):
         self.module = module  # None: the file of the loop
 
 
-def chain(roles: Roles, graph: CallGraph, variable: Variable) -> list[Variable]:
+def chain(roles: Roles, graph: CallGraph, variable: Variable | None) -> list[Variable]:
     """The variable and those it was handed over from, call by call, to where it was built."""
+    if variable is None:
+        return []
     known = graph.chains.get(variable)
     if known is None:
         known = [variable]

@@ -346,8 +346,7 @@ class Roles:
     def _looped_over(self, module: Module, looped: ast.expr) -> ast.expr:
         """What a loop goes over in the end: `loader` in `tqdm(enumerate(loader))`, also when that has a name."""
         for _ in range(6):
-            variable = module.variable(looped)
-            values = [b.value for b in module.bindings(variable)] if variable is not None else []
+            values = [b.value for b in module.bindings_of(looped)]
             call = values[0] if len(values) == 1 and isinstance(looped, ast.Name) else looped
             if not isinstance(call, ast.Call) or not call.args:
                 return looped
@@ -381,8 +380,7 @@ class Roles:
         found: list[ast.expr] = []
         for argument in (*call.args, *[keyword.value for keyword in call.keywords]):
             found.append(argument)
-            variable = module.variable(argument)
-            found += [b.value for b in module.bindings(variable) if b.value is not None] if variable is not None else []
+            found += [b.value for b in module.bindings_of(argument) if b.value is not None]
         return found
 
     def _bound(self, module: Module) -> dict[Variable, list[Binding]]:
@@ -596,7 +594,7 @@ class Roles:
 
     def _class_of(self, module: Module, variable: Variable | None) -> Definition | None:
         """The project's class that a variable holds an object of."""
-        for binding in module.bindings(variable) if variable is not None else ():
+        for binding in module.bindings(variable):
             if isinstance(binding.value, ast.Call) and not binding.path:
                 made = itself(binding.value)  # `Diffuser(steps).to(device)`
                 owner = self.project.definition(module, made.func) if isinstance(made, ast.Call) else None
