@@ -19,19 +19,19 @@ _MOST = 6  # places that one note names
 
 
 def change(
-    code: str,
-    node: ast.AST,
-    message: str,
-    edits: Iterable[Edit] = (),
-    *,
-    loop: int | None = None,
-    required: bool = True,
-    safety: Safety = Safety.SAFE,
+    context: Context, code: str, node: ast.AST, message: str, edits: Iterable[Edit], *, required: bool = True
 ) -> Change:
-    """A change that is reported at a node."""
-    line = getattr(node, "lineno", 1)
-    column = getattr(node, "col_offset", 0) + 1
-    return Change(code, line, column, message, safety, tuple(edits), loop, required)
+    """A change for the training of a context, that is reported at a node."""
+    return Change(code, *_place(node), message, Safety.SAFE, tuple(edits), context.training.index, required)
+
+
+def note(context: Context, code: str, node: ast.AST, message: str) -> Change:
+    """What a person should know about a node of the training of a context."""
+    return Change(code, *_place(node), message, Safety.NOTE, (), context.training.index)
+
+
+def _place(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1
 
 
 def places(module: Module, nodes: Iterable[tuple[Module, ast.AST]]) -> str:
@@ -163,7 +163,7 @@ def piece_changes(context: Context, code: str) -> Iterator[Change]:
         if replacement.text is None:
             assert isinstance(replacement.node, ast.stmt)
             edits = [without(module.source, replacement.node, _SPEAKS_OF_PROCESSES)]
-            yield change(code, replacement.node, replacement.message, edits, loop=training.index)
+            yield change(context, code, replacement.node, replacement.message, edits)
             continue
         spelled = training.accelerator(module, replacement.node)
         if ACCELERATOR in replacement.text and spelled is None:
@@ -173,7 +173,7 @@ def piece_changes(context: Context, code: str) -> Iterator[Change]:
             edit: Edit = Substitute(replacement.node, tuple(text.split("\n")))
         else:
             edit = replace_node(module.source, replacement.node, text)
-        yield change(code, replacement.node, replacement.message, [edit], loop=training.index)
+        yield change(context, code, replacement.node, replacement.message, [edit])
 
 
 def add_argument(source: Source, call: ast.Call, text: str) -> Replace:

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.placement.starts import Start
-from accel_migrate.edits import change
+from accel_migrate.edits import change, note
 from accel_migrate.emit import accelerator_name, accelerator_statement, imported_names
 from accel_migrate.flow.scopes import Module
 from accel_migrate.flow.sequence import comes_first
 from accel_migrate.import_lines import import_line
-from accel_migrate.plan import Change, Edit, Insert, Remove, Replace, Safety, Substitute
+from accel_migrate.plan import Change, Edit, Insert, Remove, Replace, Substitute
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM101"
@@ -48,21 +48,21 @@ def find(context: Context) -> Iterator[Change]:
             edits.append(Substitute(device.statement, (kept,)) if training.needs_device else Remove(device.statement))
     if device is not None and not start.stays:
         edits += [Remove(statement) for statement in device.later]
-    yield change(CODE, start.statement, message, edits, loop=training.index)
+    yield change(context, CODE, start.statement, message, edits)
     if start.device is not None:
-        yield change(CODE, start.statement, _meaning(context, start.device), loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, start.statement, _meaning(context, start.device))
     if start.tied is not None:
         told = (
             f"the script moves nothing to a GPU and {start.tied}, so cpu=True keeps the model there; to use a GPU take it out, "
             "and put what the script makes itself on accelerator.device"
         )
-        yield change(CODE, start.statement, told, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, start.statement, told)
     if start.moves:
         told = (
             "the script moves nothing, so it trained on the CPU; the Accelerator takes a GPU where there is one: to stay on the "
             "CPU, make it with cpu=True"
         )
-        yield change(CODE, start.statement, told, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, start.statement, told)
 
 
 def _meaning(context: Context, chosen: str) -> str:
@@ -90,7 +90,7 @@ def _texts(context: Context) -> Iterator[Change]:
         handed = training.reach.parameters.get(module.scope(node).function)  # type: ignore[arg-type]
         if module is context.module and (handed is None or handed.device != source.code(node)):
             edit = Replace(source.end(node), source.end(node), ".type")
-            yield change(CODE, node, "the device is asked for by its type", [edit], loop=training.index)
+            yield change(context, CODE, node, "the device is asked for by its type", [edit])
 
 
 RULE = Rule(

@@ -35,7 +35,7 @@ def find(context: Context) -> Iterator[Change]:
                 else "takes the Accelerator"
             )
             node: ast.AST = function if parameter.module is module else _first_call(context, module, function)
-            yield change(CODE, node, f"{function.name}() {what}", edits, loop=training.index)
+            yield change(context, CODE, node, f"{function.name}() {what}", edits)
 
 
 def _first_call(context: Context, module: Module, function: Function) -> ast.AST:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.values.roles import Role
-from accel_migrate.edits import change
+from accel_migrate.edits import note
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -14,7 +14,7 @@ CODE = "AM306"
 
 
 def find(context: Context) -> Iterator[Change]:
-    training, module = context.training, context.module
+    module = context.module
     seen: set[ast.If] = set()
     for call in module.calls:
         if not isinstance(call.func, ast.Attribute) or call.func.attr != "step" or not _steps_optimizer(context, call):
@@ -23,7 +23,7 @@ def find(context: Context) -> Iterator[Change]:
         if condition is not None and condition[0] not in seen:
             found, every = condition
             seen.add(found)
-            yield change(CODE, found, _message(every), safety=Safety.NOTE, loop=training.index)
+            yield note(context, CODE, found, _message(every))
 
 
 def _steps_optimizer(context: Context, call: ast.Call) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accel_migrate.edits import change, replace_node
-from accel_migrate.plan import Change, Safety
+from accel_migrate.edits import change, note, replace_node
+from accel_migrate.plan import Change
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM303"
@@ -17,10 +17,10 @@ def find(context: Context) -> Iterator[Change]:
         if region.module is module:
             spelled = training.accelerator(module, region.call)
             edit = replace_node(module.source, region.whole, f"{spelled}.autocast()")
-            yield change(CODE, region.call, "runs in the Accelerator's precision", [edit], loop=training.index)
+            yield change(context, CODE, region.call, "runs in the Accelerator's precision", [edit])
     first = next((region for region in training.precision.regions if region.module is module), None)
     if first is not None and context.settings.target == "accelerate":
-        yield change(CODE, first.call, _WRAPPED, safety=Safety.NOTE, loop=training.index)
+        yield note(context, CODE, first.call, _WRAPPED)
 
 
 _WRAPPED = (

@@ -24,7 +24,7 @@ def find(context: Context) -> Iterator[Change]:
             edits: list[Edit] = [replace_callee(module.source, backward.call, f"{spelled}.backward")]
         else:
             edits = _turned(module.source, backward, f"{spelled}.backward(")
-        yield change(CODE, backward.call, "the Accelerator runs the backward pass", edits, loop=training.index)
+        yield change(context, CODE, backward.call, "the Accelerator runs the backward pass", edits)
 
 
 def _turned(source: Source, backward: Backward, opening: str) -> list[Edit]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.batch_norm import batch_norm, is_settled
-from accel_migrate.edits import change
+from accel_migrate.edits import note
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -20,11 +20,11 @@ def find(context: Context) -> Iterator[Change]:
         chosen = "if the model that is chosen has it" if layer.chosen else ""
         if layer.module is module:
             message = _message(f" ({chosen})" if chosen else "")
-            yield change(CODE, layer.node, message, loop=training.index, safety=Safety.NOTE)
+            yield note(context, CODE, layer.node, message)
         elif layer.module not in training.modules and training.place.module is module:
             line = f"{layer.module.source.path.name}:{getattr(layer.node, 'lineno', 0)}"
             message = _message(f" ({line}{', ' if chosen else ''}{chosen})")
-            yield change(CODE, training.place.after, message, loop=training.index, safety=Safety.NOTE)
+            yield note(context, CODE, training.place.after, message)
 
 
 def _message(where: str) -> str:

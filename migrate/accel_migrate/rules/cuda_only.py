@@ -9,7 +9,7 @@ from accel_migrate.analysis.moves.devices import moves_in
 from accel_migrate.analysis.notes.elsewhere import may_run
 from accel_migrate.analysis.placement.overriding import named_gpus
 from accel_migrate.analysis.values.imported import loaded_with
-from accel_migrate.edits import change
+from accel_migrate.edits import note
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Safety
@@ -24,7 +24,7 @@ _CALLS = {
 
 
 def find(context: Context) -> Iterator[Change]:
-    module, training = context.module, context.training
+    module = context.module
     yield from _named_gpus(context)
     yield from _moves_that_stay(context)
     yield from _device_that_stays(context)
@@ -42,7 +42,7 @@ def find(context: Context) -> Iterator[Change]:
         else:
             continue
         message = f'{what}; use accelerator.device, or guard it by accelerator.device.type == "cuda"'
-        yield change(CODE, node, message, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, node, message)
 
 
 def _named_gpus(context: Context) -> Iterator[Change]:
@@ -64,7 +64,7 @@ def _named_gpus(context: Context) -> Iterator[Change]:
                 "each takes its own, at most one process per GPU; take it out, and set CUDA_VISIBLE_DEVICES where you launch"
             )
             place = node if owner is module else training.place.after
-            yield change(CODE, place, message, loop=training.index, safety=Safety.NOTE)
+            yield note(context, CODE, place, message)
             return
 
 
@@ -96,7 +96,7 @@ def _moves_that_stay(context: Context) -> Iterator[Change]:
             "this fails; move it to the device of a tensor that it meets"
         )
         place = next((call for owner, call in staying if owner is module), training.place.after)
-        yield change(CODE, place, message, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, place, message)
 
 
 def _device_that_stays(context: Context) -> Iterator[Change]:
@@ -119,7 +119,7 @@ def _device_that_stays(context: Context) -> Iterator[Change]:
                 "accelerator.device"
             )
             place = node if module is context.module else training.place.after
-            yield change(CODE, place, message, loop=training.index, safety=Safety.NOTE)
+            yield note(context, CODE, place, message)
             return
 
 

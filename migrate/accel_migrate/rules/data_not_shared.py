@@ -11,7 +11,7 @@ from accel_migrate.analysis.trainings.entries import is_entry
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.analysis.values.unread import unread_batches
-from accel_migrate.edits import change
+from accel_migrate.edits import note
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Safety
@@ -52,7 +52,7 @@ def find(context: Context) -> Iterator[Change]:
     unread = unread_batches(context.script.roles, context.script.graph, training.backwards)
     told = _told(context) if unread is None else _UNREAD.format(unparse(unread))
     message = f"no DataLoader is sharded: every process {told}"
-    yield change(CODE, first.call, message, loop=training.index, safety=Safety.NOTE)
+    yield note(context, CODE, first.call, message)
     yield from _closure(context)
 
 
@@ -110,7 +110,7 @@ def _chosen(context: Context, loops: list[LoaderLoop]) -> Iterator[Change]:
                 f"`{unparse(loop.loader)}` is not a loader that could be prepared by its name, so it is not sharded and every "
                 "process trains on all of the data; give it a name of its own before the training"
             )
-            yield change(CODE, loop.statement, message, loop=context.training.index, safety=Safety.NOTE)
+            yield note(context, CODE, loop.statement, message)
         if is_entry(context.script.roles, loop.module, loop.loader):
             kept = unparse(loop.loader.value)  # type: ignore[attr-defined]
             message = (
@@ -118,7 +118,7 @@ def _chosen(context: Context, loops: list[LoaderLoop]) -> Iterator[Change]:
                 f'process trains on all of the data; after prepare: {kept}["train"] = accelerator.prepare({kept}["train"]), '
                 "with its own key"
             )
-            yield change(CODE, loop.statement, message, loop=context.training.index, safety=Safety.NOTE)
+            yield note(context, CODE, loop.statement, message)
 
 
 def _closure(context: Context) -> Iterator[Change]:
@@ -129,7 +129,7 @@ def _closure(context: Context) -> Iterator[Change]:
                     "the optimizer looks at the loss of this process when it searches, so on N processes with different data "
                     "they may take different steps; keep the data the same on all, or use an optimizer without a closure"
                 )
-                yield change(CODE, call, message, loop=context.training.index, safety=Safety.NOTE)
+                yield note(context, CODE, call, message)
                 return
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.notes.elsewhere import calls_of_callers, calls_on_import
 from accel_migrate.analysis.notes.written_once import written_once
 from accel_migrate.analysis.storage.files import downloads
-from accel_migrate.edits import change
+from accel_migrate.edits import note
 from accel_migrate.flow.scopes import Function, Module
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
@@ -37,7 +37,7 @@ def _note(context: Context, node: ast.AST, where: str) -> Change:
         f"every process looks for the data and downloads what is missing{where}, into one folder; have it there before the "
         "first run on several processes, for instance by a run on one"
     )
-    return change(CODE, node, message, loop=context.training.index, safety=Safety.NOTE)
+    return note(context, CODE, node, message)
 
 
 def _through_helpers(context: Context) -> Iterator[ast.Call]:

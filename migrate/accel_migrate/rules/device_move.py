@@ -36,7 +36,7 @@ def find(context: Context) -> Iterator[Change]:
         kept = "" if not any(move.kept for move in moves) else "; its dtype stays"
         empty = all(holds_no_tensors(context.script.roles, module, move.receiver) for move in moves)
         reason = "it holds no tensors to move" if empty else f"prepared objects are on the device already{kept}"
-        yield change(CODE, moves[0].call, reason, edits, loop=context.training.index)
+        yield change(context, CODE, moves[0].call, reason, edits)
 
 
 def _edits(module: Module, statement: ast.stmt, moves: list[Move]) -> list[Edit]:

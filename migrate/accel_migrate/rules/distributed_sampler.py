@@ -23,7 +23,7 @@ def find(context: Context) -> Iterator[Change]:
                 else "in order, as the sampler did"
             )
             message = f"the prepared loader shards its batches; {drawn}"
-            yield change(CODE, shared.call, message, _edits(context, shared), loop=training.index)
+            yield change(context, CODE, shared.call, message, _edits(context, shared))
     yield from piece_changes(context, CODE)
 
 

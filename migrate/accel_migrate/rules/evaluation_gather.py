@@ -27,7 +27,7 @@ def find(context: Context) -> Iterator[Change]:
             edits.append(replace_node(module.source, part, name))
         edits += [Remove(statement) for statement in evaluation.unread]
         message = f"gathers {' and '.join(evaluation.names)} over processes: each sample counts once"
-        yield change(CODE, evaluation.after, message, edits, loop=training.index)
+        yield change(context, CODE, evaluation.after, message, edits)
 
 
 RULE = Rule(

@@ -25,7 +25,7 @@ def find(context: Context) -> Iterator[Change]:
             if owner is module and training.timing.after_prepare(module, length):
                 text = f"len({source.code(length.args[0])}.base_dataloader)"
                 message = "counts the batches of all processes"
-                yield change(CODE, length, message, [replace_node(source, length, text)], loop=training.index)
+                yield change(context, CODE, length, message, [replace_node(source, length, text)])
         if loop.module is not module:
             continue
         spelled = training.accelerator(module, loop.statement)
@@ -41,7 +41,7 @@ def find(context: Context) -> Iterator[Change]:
         for node, form in evaluation.counts:
             edits.append(_replace_bracketed(module, node, form.format(f"{behind}.batches_seen")))
         message = "each process evaluates some of the batches, and their figures are added up"
-        yield change(CODE, loop.statement, message, edits, loop=training.index)
+        yield change(context, CODE, loop.statement, message, edits)
 
 
 def _repeated(source: Source, call: ast.expr, gathers: str) -> str:

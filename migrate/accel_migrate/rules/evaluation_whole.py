@@ -8,7 +8,7 @@ from accel_migrate.analysis.evaluation.evaluation import Whole
 from accel_migrate.analysis.processes.timing import is_another
 from accel_migrate.analysis.trainings.entries import is_chosen
 from accel_migrate.analysis.values.loops import LoaderLoop
-from accel_migrate.edits import change
+from accel_migrate.edits import note
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -31,7 +31,7 @@ def find(context: Context) -> Iterator[Change]:
             if is_chosen(context.script.roles, evaluation.loop):
                 what = "in the phases that evaluate, every process goes through all of the data"
             message = f"{what}, because {evaluation.reason}{_where(evaluation)}"
-            yield change(CODE, evaluation.loop.statement, message, loop=context.training.index, safety=Safety.NOTE)
+            yield note(context, CODE, evaluation.loop.statement, message)
 
 
 def _is_shared(context: Context, loop: LoaderLoop) -> bool:

@@ -8,11 +8,15 @@ from collections.abc import Iterator
 from accel_migrate.analysis.notes.weights_by_hand import weights_by_hand
 from accel_migrate.analysis.storage.files import is_forward, opens_events, tracker
 from accel_migrate.analysis.values.contents import contents
-from accel_migrate.edits import add_argument, change, quoted, replace_node
+from accel_migrate.edits import add_argument, change, note, quoted, replace_node
 from accel_migrate.emit import silent_writers
 from accel_migrate.flow.nodes import unparse, walk
+<<<<<<< HEAD
 from accel_migrate.import_lines import import_line
 from accel_migrate.plan import Change, Edit, Guard, Safety
+=======
+from accel_migrate.plan import Change, Guard
+>>>>>>> 1d809216 (rules: a change and a note belong to the training of their context)
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM603"
@@ -35,7 +39,7 @@ def find(context: Context) -> Iterator[Change]:
                 "every process opens an event file of its own here; make the writer where accelerator.is_main_process is true "
                 "to have one"
             )
-            yield change(CODE, call, message, loop=context.training.index, safety=Safety.NOTE)
+            yield note(context, CODE, call, message)
     yield from _written(context, silent)
     for function in module.functions:
         if any((module.qualified(_called(d)) or "") == "hydra.main" for d in function.decorator_list):  # type: ignore[attr-defined]
@@ -43,7 +47,7 @@ def find(context: Context) -> Iterator[Change]:
                 "hydra writes a log and its settings from every process, into one folder; hydra/job_logging=stdout and "
                 "hydra.output_subdir=null on the command line turn that off"
             )
-            yield change(CODE, function, message, loop=context.training.index, safety=Safety.NOTE)
+            yield note(context, CODE, function, message)
     others = [(c, name) for c in module.calls if (name := tracker(module, c)) and not flow.on_some(module, c)]
     if others:
         call, name = others[0]
@@ -53,7 +57,7 @@ def find(context: Context) -> Iterator[Change]:
             message = (
                 f"every process logs to {name}; {started} starts it on one, and what logs needs that condition too"
             )
-        yield change(CODE, call, message, loop=context.training.index, safety=Safety.NOTE)
+        yield note(context, CODE, call, message)
 
 
 def _called(decorator: ast.expr) -> ast.expr:
@@ -68,7 +72,7 @@ def _run_started(context: Context, call: ast.Call) -> Iterator[Change]:
     if None in said or spelled is None:
         made = "" if spelled is not None else " once the Accelerator is made"
         message = f'every process starts a run of its own; pass mode=None if accelerator.is_main_process else "disabled"{made}'
-        yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, call, message)
         return
     source = module.source
     disabled = quoted(source, "disabled")
@@ -79,7 +83,7 @@ def _run_started(context: Context, call: ast.Call) -> Iterator[Change]:
         edit = replace_node(source, mode, text.format(f"({own})" if isinstance(mode, ast.IfExp | ast.Lambda) else own))
     else:
         edit = add_argument(source, call, f"mode={text.format(None)}")
-    yield change(CODE, call, "the other processes log nothing", [edit], loop=training.index)
+    yield change(context, CODE, call, "the other processes log nothing", [edit])
 
 
 def _silenced(context: Context, silent: list[ast.Call]) -> Iterator[Change]:
@@ -88,10 +92,15 @@ def _silenced(context: Context, silent: list[ast.Call]) -> Iterator[Change]:
     for call in silent:
         source = module.source
         text = f"{source.code(call)} if {training.ready(module, call)}.is_main_process else Silent()"
+<<<<<<< HEAD
         edits: list[Edit] = [replace_node(source, call, text)]
         if module is not training.start.module and call is silent[0]:
             edits.append(import_line(module, module.statement(call), f"from {context.settings.target} import Silent"))
         yield change(CODE, call, "one process writes events", edits, loop=training.index)
+=======
+        edit = replace_node(source, call, text)
+        yield change(context, CODE, call, "one process writes events", [edit])
+>>>>>>> 1d809216 (rules: a change and a note belong to the training of their context)
 
 
 def _written(context: Context, silent: list[ast.Call]) -> Iterator[Change]:
@@ -103,7 +112,7 @@ def _written(context: Context, silent: list[ast.Call]) -> Iterator[Change]:
         statement = module.parents[used]
         if isinstance(statement, ast.Expr) and spelled is not None and not _needs_all(context, used):
             guard = Guard(statement, f"{spelled}.is_main_process")
-            yield change(CODE, used, "one process writes events", [guard], loop=training.index, required=False)
+            yield change(context, CODE, used, "one process writes events", [guard], required=False)
         else:
             missed.append(used)
     if missed:
@@ -113,7 +122,7 @@ def _written(context: Context, silent: list[ast.Call]) -> Iterator[Change]:
         message = (
             f"every process writes events (line {lines}); write them where accelerator.is_main_process is true{first}"
         )
-        yield change(CODE, missed[0], message, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, missed[0], message)
 
 
 def _uses(context: Context, silent: list[ast.Call]) -> list[ast.Call]:

@@ -10,9 +10,9 @@ from accel_migrate.analysis.notes.renewed import renewed
 from accel_migrate.analysis.notes.written_once import concerns, writings, written_once
 from accel_migrate.analysis.storage.files import runs_command
 from accel_migrate.analysis.storage.read_back import read_back, reader
-from accel_migrate.edits import change, replace_node
+from accel_migrate.edits import change, note, replace_node
 from accel_migrate.flow.scopes import Module
-from accel_migrate.plan import Change, Edit, Guard, Insert, Safety
+from accel_migrate.plan import Change, Edit, Guard, Insert
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM504"
@@ -29,7 +29,7 @@ def find(context: Context) -> Iterator[Change]:
             edits: list[Edit] = [Guard(writing.statement, f"{writing.spelled}.is_main_process")]
             if writing.ahead is not None:
                 edits += _worked_out(module, writing.statement, writing.ahead, writing.name)
-            yield change(CODE, writing.statement, "one process writes the file", edits, loop=training.index)
+            yield change(context, CODE, writing.statement, "one process writes the file", edits)
         else:
             named = training.accelerator(module, writing.statement) is not None
             early = "it runs before `prepare`, where the Accelerator may not be made yet" if named else _OUT_OF_REACH
@@ -38,7 +38,7 @@ def find(context: Context) -> Iterator[Change]:
                 f"every process writes this file, because {why}; have only the process whose "
                 f"accelerator.is_main_process is true write it{_kept_apart(context, writing.statement)}"
             )
-            yield change(CODE, writing.statement, message, loop=training.index, safety=Safety.NOTE)
+            yield note(context, CODE, writing.statement, message)
     yield from _waits(context)
     yield from _commands(context)
 
@@ -80,10 +80,10 @@ def _waits(context: Context) -> Iterator[Change]:
             continue
         if spelled is not None and not training.flow.on_some(module, statement):
             wait = Insert(statement, (f"{spelled}.wait_for_everyone()",), "before", above_comments=False)
-            yield change(CODE, statement, "waits until the file is written", [wait], loop=training.index)
+            yield change(context, CODE, statement, "waits until the file is written", [wait])
     for statement, spelled in waits_behind(context.script, training, module).items():
         wait = Insert(statement, (f"{spelled}.wait_for_everyone()",), "after")
-        yield change(CODE, statement, "waits until the file is written", [wait], loop=training.index)
+        yield change(context, CODE, statement, "waits until the file is written", [wait])
 
 
 def _commands(context: Context) -> Iterator[Change]:
@@ -100,7 +100,7 @@ def _commands(context: Context) -> Iterator[Change]:
             f"every process runs this command{f' (as in line {more})' if more else ''}; if it writes, have only the process "
             "whose accelerator.is_main_process is true run it, and after what it reads is written"
         )
-        yield change(CODE, found[0], message, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, found[0], message)
 
 
 RULE = Rule(

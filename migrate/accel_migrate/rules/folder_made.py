@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from accel_migrate.analysis.notes.elsewhere import may_run
 from accel_migrate.analysis.notes.renewed import Renewed, renewed
 from accel_migrate.analysis.processes.own_names import own_part
-from accel_migrate.edits import add_argument, change
+from accel_migrate.edits import add_argument, change, note
 from accel_migrate.flow.file_calls import folder_made
 from accel_migrate.flow.nodes import unparse
-from accel_migrate.plan import Change, Edit, Guard, Insert, Replace, Safety
+from accel_migrate.plan import Change, Edit, Guard, Insert, Replace
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM505"
@@ -34,7 +34,7 @@ def find(context: Context) -> Iterator[Change]:
         by_name = dotted == "os.mkdir" and isinstance(call.func, ast.Name)  # makedirs() may not be imported
         if absent and not by_name:
             message = "another process may make it between the question and the answer"
-            yield change(CODE, call, message, _edits(context, call, dotted), loop=training.index, required=False)
+            yield change(context, CODE, call, message, _edits(context, call, dotted), required=False)
         elif not own and not training.flow.on_some(module, call) and may_run(context.script, training, module, call):
             yield from _made_by_one(context, call, under_question=absent is not None)
 
@@ -50,7 +50,7 @@ def _made_again(context: Context, again: list[Renewed]) -> Iterator[Change]:
         reason = "one process takes the folder away and makes it, and the others wait for it"
         if not one.whole:
             reason = "the others wait until one process has taken the folder away"
-        yield change(CODE, one.statement, reason, edits, loop=context.training.index)
+        yield change(context, CODE, one.statement, reason, edits)
 
 
 def _of_its_own(context: Context, call: ast.Call, dotted: str | None) -> Iterator[Change]:
@@ -74,10 +74,10 @@ def _of_its_own(context: Context, call: ast.Call, dotted: str | None) -> Iterato
     if must_be_new and spelled is not None and dotted != "os.mkdir":
         allowed = add_argument(module.source, call, f"exist_ok={spelled}.num_processes > 1")
         reason = "several processes may make the same folder; one process alone still fails where it is there"
-        yield change(CODE, call, reason, [allowed], loop=training.index, required=False)
+        yield change(context, CODE, call, reason, [allowed], required=False)
     elif must_be_new:
         message += "; where two have the same name, all but the first may fail"
-    yield change(CODE, call, message, safety=Safety.NOTE, loop=training.index)
+    yield note(context, CODE, call, message)
 
 
 def _made_by_one(context: Context, call: ast.Call, under_question: bool) -> Iterator[Change]:
@@ -92,13 +92,13 @@ def _made_by_one(context: Context, call: ast.Call, under_question: bool) -> Iter
             "every process makes this folder, and all but the first may fail; use os.makedirs(..., exist_ok=True), or make it "
             "on one process"
         )
-        yield change(CODE, call, message, safety=Safety.NOTE, loop=training.index)
+        yield note(context, CODE, call, message)
         return
     edits: list[Edit] = [
         Guard(statement, f"{spelled}.is_main_process"),
         Insert(statement, (f"{spelled}.wait_for_everyone()",), "after"),
     ]
-    yield change(CODE, call, "one process makes the folder, and the others wait for it", edits, loop=training.index)
+    yield change(context, CODE, call, "one process makes the folder, and the others wait for it", edits)
 
 
 def _may_be_there(call: ast.Call) -> bool:

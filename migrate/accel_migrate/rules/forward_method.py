@@ -20,7 +20,7 @@ def find(context: Context) -> Iterator[Change]:
     for model, name in training.forward_methods:
         text = f"{spelled}.register_forward_method({model.text}, {quoted(module.source, name)})"
         message = f"{name}() makes the loss, and trains as a forward does"
-        yield change(CODE, after, message, [Insert(after, (text,))], loop=training.index)
+        yield change(context, CODE, after, message, [Insert(after, (text,))])
 
 
 RULE = Rule(

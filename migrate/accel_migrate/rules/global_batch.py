@@ -11,7 +11,7 @@ from accel_migrate.analysis.notes.batch_numbers import batch_numbers, lengths_ta
 from accel_migrate.analysis.notes.batch_rows import can_be_split, counted_on
 from accel_migrate.analysis.notes.shares import read_whole_before, takes_in_more
 from accel_migrate.analysis.trainings.step_counts import Ended, ended_by
-from accel_migrate.edits import change, places
+from accel_migrate.edits import note, places
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -32,14 +32,14 @@ def find(context: Context) -> Iterator[Change]:
         message += (
             f"; figures of training that are printed, logged or written are of one process's shard{_numbered(context)}"
         )
-        yield change(CODE, training.place.after, message, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, training.place.after, message)
     whole = read_whole_before(context.script, training)
     if whole is not None and whole[0] is context.module:
         message = (
             "no sampler sharded this loader, so each of N processes went through all of its data; now it is sharded, and "
             "an epoch has N times fewer steps"
         )
-        yield change(CODE, whole[1], message, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, whole[1], message)
 
 
 def _keeps_batch(context: Context) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.trainings.gradients import Gradients
 from accel_migrate.analysis.values.roles import Role
-from accel_migrate.edits import change, replace_callee
+from accel_migrate.edits import change, note, replace_callee
 from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.scopes import Module
-from accel_migrate.plan import Change, Insert, Safety
+from accel_migrate.plan import Change, Insert
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM302"
@@ -30,11 +30,7 @@ def find(context: Context) -> Iterator[Change]:
         if method is not None:
             edit = replace_callee(module.source, call, f"{training.accelerator(module, call)}.{method}")
             yield change(
-                CODE,
-                call,
-                "the Accelerator clips: right under fp16 and sharded gradients too",
-                [edit],
-                loop=training.index,
+                context, CODE, call, "the Accelerator clips: right under fp16 and sharded gradients too", [edit]
             )
     yield from _by_hand(context)
 
@@ -108,9 +104,7 @@ def _by_hand(context: Context) -> Iterator[Change]:
         if spelled is not None and stepped and optimizer is not None and unscaled.isdisjoint(beside):
             line = f"{spelled}.unscale_gradients({module.source.code(optimizer)})"
             edit = Insert(found.statement, (line,), "before")
-            yield change(
-                CODE, found.statement, "gradients have their true size under fp16 too", [edit], loop=training.index
-            )
+            yield change(context, CODE, found.statement, "gradients have their true size under fp16 too", [edit])
             stepped = True
         stepped = stepped or found.in_step or not unscaled.isdisjoint(beside)
         where, read = found.read
@@ -123,7 +117,7 @@ def _by_hand(context: Context) -> Iterator[Change]:
             + ("" if stepped else ", but not under fp16, where they are scaled")
             + (f"; where they are sharded ({sharding}) each process holds only a part of them" if weights else "")
         )
-        yield change(CODE, found.statement, message, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, found.statement, message)
 
 
 def _is_made_here(module: Module, owner: ast.expr) -> bool:

@@ -6,11 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from accel_migrate.edits import change, replace_node, without
+from accel_migrate.edits import change, note, replace_node, without
 from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.program import default_of
 from accel_migrate.items import without_item
-from accel_migrate.plan import Change, Edit, Safety, Unwrap
+from accel_migrate.plan import Change, Edit, Unwrap
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM304"
@@ -39,7 +39,7 @@ def find(context: Context) -> Iterator[Change]:
     yield from _on_the_cpu(context)
     for owner, call in scaling.definitions if context.settings.target == "accelerate" else ():
         if owner is module and training.schedules_skipped_steps:
-            yield change(CODE, call, _SCHEDULE, loop=training.index, safety=Safety.NOTE)
+            yield note(context, CODE, call, _SCHEDULE)
 
 
 _SCHEDULE = (
@@ -58,11 +58,11 @@ def _on_the_cpu(context: Context) -> Iterator[Change]:
                 "on the CPU this scaler does nothing; the Accelerator's scales there as well, so that losses are the same "
                 "and small gradients are kept"
             )
-            yield change(CODE, call, message, loop=context.training.index, safety=Safety.NOTE)
+            yield note(context, CODE, call, message)
 
 
 def _change(context: Context, node: ast.AST, message: str, *edits: Edit) -> Change:
-    return change(CODE, node, message, edits, loop=context.training.index)
+    return change(context, CODE, node, message, edits)
 
 
 def _unscaled(context: Context, call: ast.Call) -> Change:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from accel_migrate.edits import change, piece_changes
-from accel_migrate.plan import Change, Safety
+from accel_migrate.edits import note, piece_changes
+from accel_migrate.plan import Change
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM705"
@@ -19,7 +19,7 @@ def find(context: Context) -> Iterator[Change]:
         for replacement in context.training.distribution.replacements:
             if replacement.module is context.module and replacement.text and _EXTREME.search(replacement.text):
                 message = "Accelerate reduces to a sum or a mean only; gather here and take the extreme by hand"
-                yield change(CODE, replacement.node, message, safety=Safety.NOTE, loop=context.training.index)
+                yield note(context, CODE, replacement.node, message)
 
 
 RULE = Rule(

@@ -20,7 +20,7 @@ def find(context: Context) -> Iterator[Change]:
             if isinstance(read.call.func, ast.Attribute) and read.call.func.value is read.value:
                 at = dot(module.source, read.call.func)
             edit = Replace(at, at, ".cpu()")
-            yield change(CODE, read.call, "the batch comes from the device now", [edit], loop=training.index)
+            yield change(context, CODE, read.call, "the batch comes from the device now", [edit])
 
 
 RULE = Rule(

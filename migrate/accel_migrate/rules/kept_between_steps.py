@@ -9,7 +9,7 @@ from accel_migrate.analysis.notes.seeding import Seeding
 from accel_migrate.analysis.notes.shares import trains_on_share
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.roles import Role
-from accel_migrate.edits import change
+from accel_migrate.edits import note
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -26,11 +26,11 @@ def find(context: Context) -> Iterator[Change]:
         if not kept.sure:
             continue  # AM812 speaks of it
         if kept.module is module:
-            yield change(CODE, kept.statement, _message(context, kept, ""), loop=training.index, safety=Safety.NOTE)
+            yield note(context, CODE, kept.statement, _message(context, kept, ""))
         elif kept.module not in training.modules and training.place.module is module:
             where = f" ({kept.module.source.path.name}:{kept.statement.lineno})"
             message = _message(context, kept, where)
-            yield change(CODE, training.place.after, message, loop=training.index, safety=Safety.NOTE)
+            yield note(context, CODE, training.place.after, message)
 
 
 def _message(context: Context, kept: Kept, where: str) -> str:

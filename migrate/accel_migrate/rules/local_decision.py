@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.trainings.decisions import Decision
-from accel_migrate.edits import change, quoted, replace_node
+from accel_migrate.edits import change, note, quoted, replace_node
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.points import never_returns
 from accel_migrate.flow.scopes import Module
-from accel_migrate.plan import Change, Edit, Insert, Safety
+from accel_migrate.plan import Change, Edit, Insert
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM806"
@@ -29,7 +29,7 @@ def find(context: Context) -> Iterator[Change]:
             own.setdefault(decision.node, []).append(f"`{name}`")
             continue
         message = f"all processes decide alike: `{name}` is averaged over them"
-        yield change(CODE, decision.node, message, [_averaged(context, decision, spelled)], loop=training.index)
+        yield change(context, CODE, decision.node, message, [_averaged(context, decision, spelled)])
 
     for node, figures in own.items():
         names = list(dict.fromkeys(figures))
@@ -37,7 +37,7 @@ def find(context: Context) -> Iterator[Change]:
             f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} this process's own, so processes may part here and then "
             'wait for each other for ever; decide on what is the same on all, such as accelerator.reduce(loss, "mean")'
         )
-        yield change(CODE, node, message, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, node, message)
     yield from _left_by_error(context)
 
 
@@ -58,7 +58,7 @@ def _left_by_error(context: Context) -> Iterator[Change]:
             f"`{caught}` takes a process out of a step that fails on it alone, and the others wait for its gradients for "
             "ever; raise the error again where accelerator.num_processes > 1"
         )
-        yield change(CODE, handler, message, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, handler, message)
 
 
 def _catching(module: Module, node: ast.AST, steps: list[ast.AST]) -> ast.ExceptHandler | None:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from accel_migrate.analysis.notes.shared_layers import shared_layers
 from accel_migrate.analysis.notes.weights_by_hand import weights_by_hand
 from accel_migrate.analysis.values.made_of import runs_layers
-from accel_migrate.edits import change, replace_node
+from accel_migrate.edits import change, note, replace_node
 from accel_migrate.flow.scopes import Module
-from accel_migrate.plan import Change, Safety
+from accel_migrate.plan import Change
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM105"
@@ -34,13 +34,13 @@ def find(context: Context) -> Iterator[Change]:
                 f"`{owner}` is wrapped on several processes, and {part} then meets the wrapper; hand over "
                 f"accelerator.unwrap_model({owner})"
             )
-            yield change(CODE, node, message, loop=training.index, safety=Safety.NOTE)
+            yield note(context, CODE, node, message)
         else:
             edit = replace_node(source, model, f"{spelled}.unwrap_model({owner})")
             message = (
                 f"{part} of the model itself" if isinstance(node, ast.Call) else f"{part} belongs to the model itself"
             )
-            yield change(CODE, node, message, [edit], loop=training.index)
+            yield change(context, CODE, node, message, [edit])
 
 
 def _past_forward(context: Context) -> Iterator[Change]:
@@ -70,7 +70,7 @@ def _past_forward(context: Context) -> Iterator[Change]:
                 f"`{node.attr}` runs layers past the model's forward; FSDP gathers their weights for a forward alone, so "
                 "that it may fail there: call it from forward()"
             )
-            yield change(CODE, node, message, loop=training.index, safety=Safety.NOTE)
+            yield note(context, CODE, node, message)
             return
 
 
@@ -112,7 +112,7 @@ def _by_hand(context: Context) -> Iterator[Change]:
                 "they are gathered there, so no condition may keep a process out; under ZeRO 3 each sees its own part alone"
             )
         message += "; accelerator.get_state_dict(model), on all processes, has them whole"
-        yield change(CODE, _first(context, calls), message, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, _first(context, calls), message)
 
 
 def _twice(context: Context) -> Iterator[Change]:
@@ -131,7 +131,7 @@ def _twice(context: Context) -> Iterator[Change]:
             f"a gradient of this gradient is taken (create_graph{where}); under FSDP the weights are sharded again by then, and "
             "the run stops there: use --strategy ddp"
         )
-        yield change(CODE, _first(context, found), message, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, _first(context, found), message)
 
 
 def _may_be_true(value: ast.expr) -> bool:
@@ -147,7 +147,7 @@ def _shared(context: Context) -> Iterator[Change]:
             f"{found.models[0]} and {found.models[1]} share this layer; fsdp shards a weight for one model, so under --strategy "
             "fsdp the run stops at prepare(): make both parts of one module, whose forward runs both, or use --strategy ddp"
         )
-        yield change(CODE, found.node, message, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, found.node, message)
 
 
 RULE = Rule(

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.values.roles import Role
-from accel_migrate.edits import change, replace_node
+from accel_migrate.edits import change, note, replace_node
 from accel_migrate.flow.nodes import called_name, unparse
 from accel_migrate.flow.torch_api import itself
-from accel_migrate.plan import Change, Safety
+from accel_migrate.plan import Change
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM503"
@@ -80,21 +80,19 @@ def find(context: Context) -> Iterator[Change]:
             exports = module.qualified(call.func) in _EXPORTS
             if not training.wraps_models:
                 if exports:
-                    yield change(
-                        CODE, call, f"exports the model{_SHARDED_HERE}", loop=training.index, safety=Safety.NOTE
-                    )
+                    yield note(context, CODE, call, f"exports the model{_SHARDED_HERE}")
             elif takes and spelled is not None:
                 edit = replace_node(module.source, given, f"{spelled}.unwrap_model({module.source.code(given)})")
                 sharded = _SHARDED if exports else ""
                 message = f"takes the model itself, without its wrapper{sharded}"
-                yield change(CODE, call, message, [edit], loop=training.index)
+                yield change(context, CODE, call, message, [edit])
             elif takes or _may_keep(context, call):
                 message = (
                     f"{unparse(call.func)}() is outside of the files that were analysed, and gets the wrapper of "
                     f"`{unparse(given)}` on several processes; if it copies, saves or looks into the model, hand it "
                     "accelerator.unwrap_model(...)"
                 )
-                yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
+                yield note(context, CODE, call, message)
 
 
 def _may_keep(context: Context, call: ast.Call) -> bool:

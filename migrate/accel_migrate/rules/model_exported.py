@@ -25,7 +25,7 @@ def find(context: Context) -> Iterator[Change]:
         if spelled is None or not training.holds(variable) or not context.script.roles.of(variable) & Role.MODEL:
             continue
         edit = _edit(context, call, module.source.code(model), spelled)
-        yield change(CODE, call, "one process writes the model", [edit], loop=training.index)
+        yield change(context, CODE, call, "one process writes the model", [edit])
 
 
 def _edit(context: Context, call: ast.Call, owner: str, spelled: str) -> Edit:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accel_migrate.edits import change, replace_node
-from accel_migrate.plan import Change, Safety
+from accel_migrate.edits import change, note, replace_node
+from accel_migrate.plan import Change
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM403"
@@ -19,13 +19,13 @@ def find(context: Context) -> Iterator[Change]:
             continue
         spelled = training.accelerator(module, node)
         edit = replace_node(module.source, node, f"{spelled}.unwrap_model({module.source.code(node)})")
-        yield change(CODE, node, "only some processes run it, so without its wrapper", [edit], loop=training.index)
+        yield change(context, CODE, node, "only some processes run it, so without its wrapper", [edit])
     if found:
         message = (
             "a condition on the rank decides which processes run the model here; with sharded weights (FSDP, ZeRO-3) all of "
             "them must: take the condition away before such a run"
         )
-        yield change(CODE, found[0], message, safety=Safety.NOTE, loop=training.index)
+        yield note(context, CODE, found[0], message)
 
 
 RULE = Rule(

@@ -11,11 +11,11 @@ from accel_migrate.analysis.storage.lifting import Lifted
 from accel_migrate.analysis.storage.states import StateTaken
 from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.roles import Role
-from accel_migrate.edits import change, replace_callee, replace_node
+from accel_migrate.edits import change, note, replace_callee, replace_node
 from accel_migrate.flow.nodes import called_name, unparse
 from accel_migrate.flow.scopes import Module
 from accel_migrate.flow.torch_api import itself
-from accel_migrate.plan import Change, Edit, Guard, Insert, Replace, Safety, Unwrap
+from accel_migrate.plan import Change, Edit, Guard, Insert, Replace, Unwrap
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM501"
@@ -33,7 +33,7 @@ def find(context: Context) -> Iterator[Change]:
             yield _saved(context, save)
     everywhere = [save for save in storage.saves if save.module is module and save.plain and storage.loads]
     for save in [each for each in everywhere if _once_on_each_machine(context, module, each.call, 0)][:1]:
-        yield change(CODE, save.call, _ON_FIRST, loop=context.training.index, safety=Safety.NOTE)
+        yield note(context, CODE, save.call, _ON_FIRST)
     whole = {value for save in storage.saves for owner, value in _whole_models(context, save) if owner is module}
     if whole:
         yield _as_it_is(context, min(whole, key=module.source.start))
@@ -41,26 +41,26 @@ def find(context: Context) -> Iterator[Change]:
     for value in sorted(wrapped, key=module.source.start):
         text = f"{context.training.accelerator(module, value)}.unwrap_model({module.source.code(value)})"
         edit = replace_node(module.source, value, text)
-        yield change(CODE, value, "the model itself is saved", [edit], loop=context.training.index)
+        yield change(context, CODE, value, "the model itself is saved", [edit])
     left = [call for owner, call in storage.left if owner is module]
     if left:
         yield _left(context, min(left, key=module.source.start))
     for lifted in storage.lifted:
         if lifted.module is module:
             edits = [_without_guard(context, lifted)]
-            yield change(CODE, lifted.guard, "all processes collect the weights", edits, loop=context.training.index)
+            yield change(context, CODE, lifted.guard, "all processes collect the weights", edits)
     for taken in storage.taken:
         if taken.module is not module or taken.call in context.training.gone:
             continue
         if taken.ahead is not None:
             edits = _taken_ahead(context, taken.ahead, taken)
             what = "weights" if taken.of_model else "state of the optimizer"
-            yield change(CODE, taken.call, f"all processes collect the {what}", edits, loop=context.training.index)
+            yield change(context, CODE, taken.call, f"all processes collect the {what}", edits)
         elif taken.of_model:
             edits = _collected(context, taken)
             wraps = context.training.wraps_models
             kind = "weights without a wrapper's prefix" if wraps else "all weights, also where they are sharded"
-            yield change(CODE, taken.call, kind, edits, loop=context.training.index)
+            yield change(context, CODE, taken.call, kind, edits)
 
 
 def _once_on_each_machine(context: Context, module: Module, call: ast.Call, depth: int) -> bool:
@@ -89,7 +89,7 @@ def _as_it_is(context: Context, model: ast.expr) -> Change:
         message += (
             f"; files that were saved so far may hold it inside a {kind}: of such a file take the object's .module"
         )
-    return change(CODE, model, message, loop=context.training.index, safety=Safety.NOTE)
+    return note(context, CODE, model, message)
 
 
 def _left(context: Context, call: ast.Call) -> Change:
@@ -98,7 +98,7 @@ def _left(context: Context, call: ast.Call) -> Change:
         "where weights are sharded, by FSDP or ZeRO 3, no process has all of them, and the run stops here with an error; "
         "have every process take accelerator.get_state_dict(model), and accelerator.save() write it"
     )
-    return change(CODE, call, message, loop=context.training.index, safety=Safety.NOTE)
+    return note(context, CODE, call, message)
 
 
 def _collected(context: Context, taken: StateTaken) -> list[Edit]:
@@ -133,7 +133,7 @@ def _saved(context: Context, save: Save) -> Change:
     else:
         # `accelerator.save` takes a path; an open file, or options of the pickle, stay and get a guard.
         edits.append(Guard(save.statement, f"{spelled}.is_main_process"))
-    return change(CODE, save.call, "one process writes the file", edits, loop=training.index)
+    return change(context, CODE, save.call, "one process writes the file", edits)
 
 
 def _taken_ahead(context: Context, statement: ast.stmt, taken: StateTaken) -> list[Edit]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accel_migrate.edits import change
+from accel_migrate.edits import note
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -16,7 +16,7 @@ def find(context: Context) -> Iterator[Change]:
     first = training.spared[0] if training.staying and training.spared else None
     if first is not None and first.module is context.module:
         message = f"the moves to the device stay, and go to the Accelerator's: without them {training.staying}"
-        yield change(CODE, first.call, message, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, first.call, message)
 
 
 RULE = Rule(

@@ -20,7 +20,7 @@ from accel_migrate.analysis.notes.unseen import Unseen
 from accel_migrate.analysis.notes.unseen_layers import unseen_layers
 from accel_migrate.analysis.notes.unseen_order import unseen_order
 from accel_migrate.analysis.values.roles import Role
-from accel_migrate.edits import change
+from accel_migrate.edits import note
 from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
@@ -47,7 +47,7 @@ def find(context: Context) -> Iterator[Change]:
     if clauses:
         numbered = clauses if len(clauses) == 1 else [f"({i}) {clause}" for i, clause in enumerate(clauses, 1)]
         message = f"not visible to the analysis, so look at it before N processes run: {'; '.join(numbered)}"
-        yield change(CODE, training.place.after, message, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, training.place.after, message)
 
 
 def _named(module: Module, found: Iterable[Unseen]) -> str:

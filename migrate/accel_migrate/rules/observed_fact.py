@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accel_migrate.edits import change
+from accel_migrate.edits import note
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -18,7 +18,7 @@ def find(context: Context) -> Iterator[Change]:
     if told:
         first = next((b.call for b in training.backwards if b.module is module), None) or training.place.after
         message = f"the code does not say, and a run showed: {told}; what other arguments bring is not known"
-        yield change(CODE, first, message, safety=Safety.NOTE, loop=training.index)
+        yield note(context, CODE, first, message)
 
 
 def _a(kind: str) -> str:

@@ -9,7 +9,7 @@ from accel_migrate.analysis.notes.elsewhere import calls_on_import, reached_else
 from accel_migrate.analysis.notes.seeding import Seed, Seeding, is_of_machine, libraries_of, library_of
 from accel_migrate.analysis.values.loops import iterated_loaders
 from accel_migrate.analysis.values.roles import Role
-from accel_migrate.edits import change
+from accel_migrate.edits import note
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Function, Module
 from accel_migrate.flow.sequence import follows
@@ -42,7 +42,7 @@ def find(context: Context) -> Iterator[Change]:
         seed = seeding.of(library, (module, call))
         if seed.may_differ and (sharded or _splits(module, call)):
             told = _told(library, seed, module, sharded)
-            yield change(CODE, call, f"each process {told}", loop=training.index, safety=Safety.NOTE)
+            yield note(context, CODE, call, f"each process {told}")
             return
     for outer in module.calls:
         for owner, function in reached_elsewhere(context.script, training, module, outer):
@@ -53,7 +53,7 @@ def find(context: Context) -> Iterator[Change]:
                 library, drawing = place
                 told = _told(library, seeding.of(library, (owner, drawing)), module, sharded)
                 message = f"each process, in {owner.source.path.name}:{drawing.lineno}, {told}"
-                yield change(CODE, outer, message, loop=training.index, safety=Safety.NOTE)
+                yield note(context, CODE, outer, message)
                 return
     if sharded:
         yield from _generator(context)
@@ -69,7 +69,7 @@ def _generator(context: Context) -> Iterator[Change]:
                 f"`{unparse(call)}` begins with a number of the machine, another one on each process: if what it draws decides "
                 f"which sample stands where, {_OVERLAP}; give it one number"
             )
-            yield change(CODE, call, message, loop=context.training.index, safety=Safety.NOTE)
+            yield note(context, CODE, call, message)
             return
 
 
@@ -87,7 +87,7 @@ def _on_import(context: Context) -> Iterator[Change]:
                 f"each process draws an order or a choice of its own while {file} is imported (line {call.lineno}{before}): if "
                 f"it decides which sample stands where, {_OVERLAP}; call {_SEED[library]} with one number before, in {file}"
             )
-            yield change(CODE, training.place.after, message, loop=training.index, safety=Safety.NOTE)
+            yield note(context, CODE, training.place.after, message)
             return
 
 

@@ -24,14 +24,14 @@ def find(context: Context) -> Iterator[Change]:
             continue
         if move.call in again and not move.kept:  # `x.cuda().to(rank)`
             gone = [drop_method(source, move.call)]
-            yield change(CODE, move.call, "the move behind it is enough", gone, loop=training.index)
+            yield change(context, CODE, move.call, "the move behind it is enough", gone)
             continue
         if names_device(move, training.distribution):
             continue
         spelled = training.accelerator(module, move.call)
         if spelled is not None:
             edits = _edits(source, move, f"{spelled}.device")
-            yield change(CODE, move.call, "moves to this process's device", edits, loop=training.index)
+            yield change(context, CODE, move.call, "moves to this process's device", edits)
 
 
 def _edits(source: Source, move: Move, target: str) -> list[Edit]:

@@ -9,9 +9,13 @@ from collections.abc import Iterator
 from accel_migrate.analysis.distribution.replacements import Wrapping
 from accel_migrate.analysis.distribution.wrapped_parts import is_part
 from accel_migrate.analysis.notes.shares import takes_in_more
+<<<<<<< HEAD
 from accel_migrate.edits import change, comment_above, left_empty, piece_changes, without
+=======
+from accel_migrate.edits import change, comment_above, note, piece_changes, without
+>>>>>>> 1d809216 (rules: a change and a note belong to the training of their context)
 from accel_migrate.flow.nodes import unparse
-from accel_migrate.plan import Change, Edit, Replace, Safety, Uncomment
+from accel_migrate.plan import Change, Edit, Replace, Uncomment
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM702"
@@ -24,15 +28,15 @@ def find(context: Context) -> Iterator[Change]:
     for wrapping in training.distribution.wrappings:
         if wrapping.module is module:
             edits = _edits(context, wrapping)
-            yield change(CODE, wrapping.call, "`prepare` takes its place", edits, loop=training.index)
+            yield change(context, CODE, wrapping.call, "`prepare` takes its place", edits)
             if wrapping.in_place and is_part(context.script.roles, module, wrapping.model):
                 part = unparse(wrapping.model).rpartition(".")[2]
                 message = f"names of saved weights lose the `module.` behind `{part}.`; older files do not fit"
-                yield change(CODE, wrapping.call, message, safety=Safety.NOTE, loop=training.index)
+                yield note(context, CODE, wrapping.call, message)
             divides = training.distribution.worker is not None and training.distribution.worker.count is not None
             if wrapping.is_data_parallel and not divides and not told:
                 told = True
-                yield change(CODE, wrapping.call, _SPLIT, safety=Safety.NOTE, loop=training.index)
+                yield note(context, CODE, wrapping.call, _SPLIT)
     yield from piece_changes(context, CODE)
     if not training.wraps_models:
         yield from _synchronised_by_hand(context)
@@ -44,7 +48,7 @@ def _synchronised_by_hand(context: Context) -> Iterator[Change]:
     for node in module.walk(module.tree, ast.Attribute) if training.distribution.wrappings else ():
         if node.attr == "require_backward_grad_sync":
             if isinstance(node.ctx, ast.Store) and training.holds(module.variable(node.value)):
-                yield change(CODE, node, _EXCHANGED, safety=Safety.NOTE, loop=training.index)
+                yield note(context, CODE, node, _EXCHANGED)
                 return
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from accel_migrate.analysis.trainings.optimizers import bare_weights, exchanged_later
 from accel_migrate.analysis.values.provenance import Built, chain
 from accel_migrate.analysis.values.roles import Role
-from accel_migrate.edits import change
+from accel_migrate.edits import change, note
 from accel_migrate.emit import accelerator_statement
 from accel_migrate.flow.nodes import unparse
-from accel_migrate.plan import Change, Insert, Safety
+from accel_migrate.plan import Change, Insert
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM102"
@@ -33,16 +33,16 @@ def find(context: Context) -> Iterator[Change]:
     )
     compound = isinstance(place.after, ast.If | ast.For | ast.While | ast.With | ast.Try | ast.FunctionDef)
     edit = Insert(place.after, statements, "after", blank_before=compound)
-    yield change(CODE, place.after, f"prepares {_told(context, together)}", [edit], loop=training.index)
+    yield change(context, CODE, place.after, f"prepares {_told(context, together)}", [edit])
     for built, statement in place.apart:
         alone = Insert(statement, (f"{built.text} = {spelled}.prepare({built.text})",), "after")
         message = f"prepares {built.text} where it is built: it exists only under a condition"
-        yield change(CODE, statement, message, [alone], loop=training.index)
+        yield change(context, CODE, statement, message, [alone])
     yield from _shared(context)
     for statement, objects in place.again():
         text = _call(context, objects, f"{training.accelerator(module, statement)}.prepare", statement.col_offset)
         message = f"prepares {_told(context, objects)}, for the training that follows here"
-        yield change(CODE, statement, message, [Insert(statement, (text,), "after")], loop=training.index)
+        yield change(context, CODE, statement, message, [Insert(statement, (text,), "after")])
     yield from _of_no_model(context)
     yield from _exchanged(context)
 
@@ -58,7 +58,7 @@ def _of_no_model(context: Context) -> Iterator[Change]:
                 f"{names}: trained and of no model, so prepare() is not handed it: its gradients are averaged with those of "
                 "the prepared optimizer, and --strategy fsdp refuses it; there, make it a parameter of a model"
             )
-            yield change(CODE, name, message, loop=training.index, safety=Safety.NOTE)
+            yield note(context, CODE, name, message)
 
 
 def _exchanged(context: Context) -> Iterator[Change]:
@@ -74,7 +74,7 @@ def _exchanged(context: Context) -> Iterator[Change]:
             "as in the original it does not step those of the new one unless they are added to it, and --strategy fsdp "
             "refuses it; build it after that"
         )
-        yield change(CODE, training.place.after, message, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, training.place.after, message)
 
 
 def _shared(context: Context) -> Iterator[Change]:
@@ -84,7 +84,7 @@ def _shared(context: Context) -> Iterator[Change]:
         loaders = [built for built, around in training.place.shared if around is loop]
         text = _call(context, loaders, f"{training.accelerator(module, loop)}.prepare", loop.col_offset)
         message = f"prepares {_told(context, loaders)}, once for all rounds of the loop"
-        yield change(CODE, loop, message, [Insert(loop, (text,), "before")], loop=training.index)
+        yield change(context, CODE, loop, message, [Insert(loop, (text,), "before")])
 
 
 def _call(context: Context, objects: list[Built], function: str, indent: int) -> str:

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from accel_migrate.analysis.notes.deeds import shows
 from accel_migrate.analysis.storage.files import opens_log
 from accel_migrate.analysis.values.contents import contents
-from accel_migrate.edits import change, replace_callee
+from accel_migrate.edits import change, note, replace_callee
 from accel_migrate.flow.nodes import called_name
 from accel_migrate.flow.scopes import Module
-from accel_migrate.plan import Change, Guard, Safety
+from accel_migrate.plan import Change, Guard
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM601"
@@ -40,27 +40,27 @@ def find(context: Context) -> Iterator[Change]:
         if owner is module:
             spelled = training.accelerator(module, call)
             edit = replace_callee(module.source, call, f"{spelled}.print")
-            yield change(CODE, call, "prints once on each machine", [edit], loop=training.index, required=False)
+            yield change(context, CODE, call, "prints once on each machine", [edit], required=False)
     yield from _noted_when_printing_once(context) if context.settings.prints_once else _noted_when_launched(context)
 
 
 def _noted_when_launched(context: Context) -> Iterator[Change]:
     """The launcher shows the first process of each machine; what differs from process to process is not all seen."""
-    training, module = context.training, context.module
+    module = context.module
     own = [call for call in module.calls if shows(module, call) and _is_its_own(context, call)]
     if own:
         message = (
             f"not every process prints the same here{_lines(own)}, and accel launch shows the first of each machine; start "
             "with --show-ranks all to see every line"
         )
-        yield change(CODE, own[0], message, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, own[0], message)
     for call in module.calls:
         if opens_log(module, call) and _by_all(context, call):
             message = (
                 "every process writes to this log file, N lines for one; open it where accelerator.is_main_process is true, "
                 "or give each process a file of its own"
             )
-            yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
+            yield note(context, CODE, call, message)
 
 
 def _noted_when_printing_once(context: Context) -> Iterator[Change]:
@@ -72,7 +72,7 @@ def _noted_when_printing_once(context: Context) -> Iterator[Change]:
         spelled = training.ready(module, call)
         if spelled is not None:
             guard = Guard(module.statement(call), f"{spelled}.is_local_main_process")
-            yield change(CODE, call, "written once on each machine", [guard], loop=training.index, required=False)
+            yield change(context, CODE, call, "written once on each machine", [guard], required=False)
             many.remove(call)
     early = [call for call in many if training.ready(module, call) is None]
     for calls, why in (
@@ -84,14 +84,14 @@ def _noted_when_printing_once(context: Context) -> Iterator[Change]:
                 f"every process prints this{_lines(calls)}{why}; print it where accelerator.is_local_main_process is true to "
                 "have it once"
             )
-            yield change(CODE, calls[0], message, loop=training.index, safety=Safety.NOTE)
+            yield note(context, CODE, calls[0], message)
     logged = [call for call in module.calls if _is_logged(context, call) and _by_all(context, call)]
     if logged:
         message = (
             f"every process logs this{_lines(logged)}; set a higher level where accelerator.is_main_process is not true to "
             "have it once"
         )
-        yield change(CODE, logged[0], message, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, logged[0], message)
 
 
 def _is_its_own(context: Context, call: ast.Call) -> bool:

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.trainings.step_counts import Ended, ended_by
 from accel_migrate.analysis.values.loops import LoaderLoop
-from accel_migrate.edits import add_argument, change, opening_bracket
+from accel_migrate.edits import add_argument, change, note, opening_bracket
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Module, Variable
-from accel_migrate.plan import Change, Guard, Replace, Safety
+from accel_migrate.plan import Change, Guard, Replace
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM602"
@@ -30,13 +30,13 @@ def find(context: Context) -> Iterator[Change]:
             spelled = training.ready(module, call)
             if once and spelled is not None and not any(keyword.arg in ("disable", None) for keyword in call.keywords):
                 edit = add_argument(module.source, call, f"disable=not {spelled}.is_local_main_process")
-                yield change(CODE, call, "one bar on each machine", [edit], loop=training.index, required=False)
+                yield change(context, CODE, call, "one bar on each machine", [edit], required=False)
             yield from _counted(context, call)
         elif once and _is_write(context, call):
             spelled = training.ready(module, call)
             if spelled is not None:
                 guard = Guard(module.statement(call), f"{spelled}.is_local_main_process")
-                yield change(CODE, call, "written once on each machine", [guard], loop=training.index, required=False)
+                yield change(context, CODE, call, "written once on each machine", [guard], required=False)
 
 
 def _is_bar(context: Context, call: ast.Call) -> bool:
@@ -74,23 +74,19 @@ def _counted(context: Context, call: ast.Call) -> Iterator[Change]:
         if step is not None and _SIZE.fullmatch(unparse(step)):
             end = module.source.end(step)
             edit = Replace(end, end, f" * {spelled}.num_processes")
-            yield change(
-                CODE, update, "counts the samples of all processes", [edit], loop=training.index, required=False
-            )
+            yield change(context, CODE, update, "counts the samples of all processes", [edit], required=False)
         elif _moves_by_one(step):
             counted = _batches_counted(context, total)
             if counted == "before":
                 bracket = opening_bracket(module.source, update)
                 edit = Replace(bracket + 1, module.source.end(update) - 1, f"{spelled}.num_processes")
-                yield change(
-                    CODE, update, "counts the batches of all processes", [edit], loop=training.index, required=False
-                )
+                yield change(context, CODE, update, "counts the batches of all processes", [edit], required=False)
             elif counted != "after" and _ends_with_data(context, update):
                 message = (
                     f"the bar's total, {unparse(total)}, is reached in steps of one process, and on N processes each has "
                     "N times fewer; divide it by accelerator.num_processes if it stands for all of the data"
                 )
-                yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
+                yield note(context, CODE, call, message)
 
 
 def _total(call: ast.Call) -> ast.expr | None:

@@ -9,7 +9,7 @@ from accel_migrate.analysis.evaluation.evaluation import Whole
 from accel_migrate.analysis.notes.drawn import evaluation_draws, find_drawn
 from accel_migrate.analysis.notes.seeding import Seed, Seeded, Seeding
 from accel_migrate.analysis.notes.shares import trains_on_share
-from accel_migrate.edits import change, places
+from accel_migrate.edits import note, places
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -63,7 +63,7 @@ def find(context: Context) -> Iterator[Change]:
                 f"; seeding them apart is not advised, because every process goes through an evaluation by itself ({evaluated}), "
                 "and by what it draws would come to other figures"
             )
-        yield change(CODE, place, message, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, place, message)
 
 
 RULE = Rule(

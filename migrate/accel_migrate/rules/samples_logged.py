@@ -11,10 +11,10 @@ from accel_migrate.analysis.evaluation.results import is_length
 from accel_migrate.analysis.notes.batch_rows import batch_sizes
 from accel_migrate.analysis.notes.counts import Counted, Counts, counts_in
 from accel_migrate.analysis.values.loops import LoaderLoop
-from accel_migrate.edits import change
+from accel_migrate.edits import change, note
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.scopes import Module, Variable
-from accel_migrate.plan import Change, Replace, Safety
+from accel_migrate.plan import Change, Replace
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM606"
@@ -44,18 +44,18 @@ def find(context: Context) -> Iterator[Change]:
         for node in walk(loop.statement):
             spelled = training.ready(module, node)
             if isinstance(node, ast.Compare) and counter.compares_with_all(node):
-                yield change(CODE, node, _DECIDES, loop=training.index, safety=Safety.NOTE)
+                yield note(context, CODE, node, _DECIDES)
             elif isinstance(node, ast.BinOp) and counter.goes_on_from_all(node):
-                yield change(CODE, node, _GOES_ON, loop=training.index, safety=Safety.NOTE)
+                yield note(context, CODE, node, _GOES_ON)
             elif not isinstance(node, ast.BinOp) or not counter.counts_samples(node) or not counter.is_of_all(node):
                 continue
             elif _is_logged(module, node) and spelled is not None:
                 end = module.source.end(node)
                 edit = Replace(end, end, f" * {spelled}.num_processes")
                 message = "counts the samples of all processes"
-                yield change(CODE, node, message, [edit], loop=training.index, required=False)
+                yield change(context, CODE, node, message, [edit], required=False)
             elif isinstance(module.parents[node], ast.BinOp):
-                yield change(CODE, node, _LEAPS, loop=training.index, safety=Safety.NOTE)
+                yield note(context, CODE, node, _LEAPS)
 
 
 def _counters(loop: LoaderLoop) -> set[str]:

@@ -25,10 +25,10 @@ def find(context: Context) -> Iterator[Change]:
                 edit = without_item(module.source, key if key is not None else call, call)
             else:
                 edit = Remove(module.statement(call))
-            yield change(CODE, call, _MESSAGE, [edit], loop=training.index)
+            yield change(context, CODE, call, _MESSAGE, [edit])
     for owner, statement in scaling.restored:
         if owner is module:
-            yield change(CODE, statement, _MESSAGE, [Remove(statement)], loop=training.index)
+            yield change(context, CODE, statement, _MESSAGE, [Remove(statement)])
 
 
 _MESSAGE = (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accel_migrate.edits import change, piece_changes, replace_node
+from accel_migrate.edits import change, note, piece_changes, replace_node
 from accel_migrate.flow.program import default_of
 from accel_migrate.items import without_items
-from accel_migrate.plan import Change, Edit, Safety, Substitute
+from accel_migrate.plan import Change, Edit, Substitute
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM706"
@@ -28,7 +28,7 @@ def find(context: Context) -> Iterator[Change]:
         gone = [parameter for parameter in parameters if parameter.arg in lost]
         edits += without_items(source, [(one, default_of(spawned.function, one.arg) or one) for one in gone])
         message = "`accel launch --num_processes N` starts the processes"
-        yield change(CODE, spawned.call, message, edits, loop=training.index)
+        yield change(context, CODE, spawned.call, message, edits)
     yield from piece_changes(context, CODE)
     worker = training.distribution.worker
     if worker is not None and worker.module is module:
@@ -37,7 +37,7 @@ def find(context: Context) -> Iterator[Change]:
             f"`{asked}` no longer starts processes, and the script's own options for ranks and GPUs have no effect any more: "
             "`accel launch --num_processes N` starts them and gives each its rank and its GPU"
         )
-        yield change(CODE, worker.choice, message, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, worker.choice, message)
 
 
 RULE = Rule(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.loss_reduced import reduced
 from accel_migrate.analysis.notes.paired_rows import paired_rows
-from accel_migrate.edits import change
+from accel_migrate.edits import note
 from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
@@ -46,7 +46,7 @@ def find(context: Context) -> Iterator[Change]:
             told = [_message(context, _TOLD[kind], node, sure)] if kind in _TOLD else []
             told += [_message(context, _BETWEEN, pair.node, pair.sure)] if pair is not None else []
             for message in told:
-                yield change(CODE, backward.call, message, loop=training.index, safety=Safety.NOTE)
+                yield note(context, CODE, backward.call, message)
             if told:
                 return
 

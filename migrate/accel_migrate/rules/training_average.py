@@ -18,11 +18,11 @@ from accel_migrate.analysis.trainings.fed import feeds_training
 from accel_migrate.analysis.values.constructions import constructions
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.roles import Role
-from accel_migrate.edits import change
+from accel_migrate.edits import change, note
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.scopes import Module
 from accel_migrate.flow.sequence import follows
-from accel_migrate.plan import Change, Edit, Replace, Safety
+from accel_migrate.plan import Change, Edit, Replace
 from accel_migrate.rule import Context, Rule
 from accel_migrate.source import Source
 
@@ -66,7 +66,7 @@ def find(context: Context) -> Iterator[Change]:
             counted = Counted.UNKNOWN
         if _also_evaluates(context, node):
             if counted is Counted.ALL and _is_read(context, node):
-                yield change(CODE, right, _IN_BOTH, loop=training.index, safety=Safety.NOTE)
+                yield note(context, CODE, right, _IN_BOTH)
             continue
         yield from _divided(context, node, left, right, counted)
     figures = [f for f in running_figures(training.loops, training.backwards) if f.module is module and f.summed]
@@ -89,14 +89,14 @@ def _of_evaluation(context: Context, counts: Counts, left: ast.expr, right: ast.
     always = all(_is_always_shared(context, counts, module, length.args[0]) for length in lengths)
     if lengths and always and context.settings.target != "accelerate":
         edits = [_of_all(module.source, length) for length in lengths]
-        yield change(CODE, right, "divides a figure of all data by the length of all", edits, loop=training.index)
+        yield change(context, CODE, right, "divides a figure of all data by the length of all", edits)
     else:
         message = (
             f"what is divided here is of an evaluation, and `{unparse(right)}` goes by the length of a prepared loader, which "
             "is that of one process's shard: the figure is N times too large on N processes; divide by the length that the "
             "loader had before prepare"
         )
-        yield change(CODE, right, message, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, right, message)
 
 
 def _is_always_shared(context: Context, counts: Counts, module: Module, loader: ast.expr) -> bool:
@@ -170,31 +170,31 @@ def _divided(context: Context, node: ast.AST, left: ast.expr, right: ast.expr, c
     if loader is not None and share is not None and (spelled is not None or lengths):
         edits: list[Edit] = [*_times(module.source, node, right, f"{module.source.code(loader)}.{share}")]
         edits += [_of_all(module.source, length) for length in lengths]
-        yield change(CODE, right, "divides by this process's part", edits, loop=training.index)
+        yield change(context, CODE, right, "divides by this process's part", edits)
         if share == "sample_share" and chooses_sizes(context.script, module.variable(loader)):
-            yield change(CODE, right, _SIZES, loop=training.index, safety=Safety.NOTE)
+            yield note(context, CODE, right, _SIZES)
     elif spelled is not None:
         edits = [*_times(module.source, node, right, f"{spelled}.num_processes", "/")]
-        yield change(CODE, right, "divides by this process's part", edits, loop=training.index)
+        yield change(context, CODE, right, "divides by this process's part", edits)
         told = _ABOUT if added == "sum" else _ABOUT + _SPLIT
-        yield change(CODE, right, told, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, right, told)
     elif counted is Counted.ALL:
         message = (
             f"what is divided here is over this process's share, and `{unparse(right)}` counts all of the data: the figure "
             "is N times too small on N processes; divide by this process's part"
         )
-        yield change(CODE, right, message, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, right, message)
     elif counted is Counted.UNKNOWN:
         message = (
             f"what is divided here is over this process's share; whether `{unparse(right)}` counts that or all of the data "
             "is not visible to the analysis: if it counts all, divide it by accelerator.num_processes"
         )
-        yield change(CODE, right, message, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, right, message)
 
 
 def _by_phase(context: Context, figures: list[Running]) -> Iterator[Change]:
     """`running_loss / dataset_sizes[phase]`: right in the phases that evaluate, and too small in the one that trains."""
-    training, module = context.training, context.module
+    module = context.module
     told: set[str] = set()
     for node in module.walk(module.tree, ast.BinOp, ast.AugAssign):
         divided = _division(node)
@@ -209,7 +209,7 @@ def _by_phase(context: Context, figures: list[Running]) -> Iterator[Change]:
                     f"while training, `{figure.name}` is over this process's share; where it is divided by the number of all "
                     "samples, times accelerator.num_processes is about the figure of all"
                 )
-                yield change(CODE, node, message, loop=training.index, safety=Safety.NOTE)
+                yield note(context, CODE, node, message)
 
 
 def _division(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from accel_migrate.analysis.notes.deeds import asks, caught_by, deed, opens_window
 from accel_migrate.analysis.notes.elsewhere import done_by_all, done_by_callers, done_elsewhere, done_on_import
 from accel_migrate.analysis.notes.written_once import written_once
-from accel_migrate.edits import change
+from accel_migrate.edits import note
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Safety
@@ -45,7 +45,7 @@ def _asked(context: Context) -> Iterator[Change]:
                 f"terminal: {without}; ask where accelerator.is_main_process is true, and hand the answer on by "
                 "broadcast_object_list"
             )
-            yield change(CODE, calls[0], message, loop=context.training.index, safety=Safety.NOTE)
+            yield note(context, CODE, calls[0], message)
 
 
 def _place(module: Module, owner: Module, node: ast.ExceptHandler) -> str:
@@ -65,7 +65,7 @@ def _windows(context: Context) -> Iterator[Change]:
             f"every process opens this window{_as_in(calls)}, and where it waits until it is closed, "
             "the others wait for it at the next step; show it where accelerator.is_main_process is true"
         )
-        yield change(CODE, calls[0], message, loop=context.training.index, safety=Safety.NOTE)
+        yield note(context, CODE, calls[0], message)
 
 
 def _by_all(context: Context, call: ast.expr) -> bool:
@@ -97,7 +97,7 @@ def _done(context: Context) -> Iterator[Change]:
         names = ", ".join(told)
         first = next((nodes[0] for nodes in found.values()), training.place.after)
         message = f"every process does this: {names}; see to it that only the one whose accelerator.is_main_process is true does"
-        yield change(CODE, first, message, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, first, message)
 
 
 def _name(node: ast.expr) -> str:

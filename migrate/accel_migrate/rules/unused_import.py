@@ -36,9 +36,7 @@ def find(context: Context) -> Iterator[Change]:
             if not _binds_others(module, statement, bound, unused):
                 names = ", ".join(bound[alias] for alias in unused)
                 edits = [Unimport(statement, alias) for alias in unused]
-                yield change(
-                    CODE, statement, f"nothing uses {names} any more", edits, loop=training.index, required=False
-                )
+                yield change(context, CODE, statement, f"nothing uses {names} any more", edits, required=False)
 
 
 def _named_in_text(module: Module) -> set[str]:

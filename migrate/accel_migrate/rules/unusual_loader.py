@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.values.constructions import constructions, is_foreign_loader, is_torchs_sampler
 from accel_migrate.analysis.values.roles import Role
-from accel_migrate.edits import change
+from accel_migrate.edits import note
 from accel_migrate.flow.program import Definition
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
@@ -24,7 +24,7 @@ def find(context: Context) -> Iterator[Change]:
             for owner, call in constructions(roles, built.variable, Role.LOADER):
                 message = _message(context, call) if owner is module and call not in shared else ""
                 if message:
-                    yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
+                    yield note(context, CODE, call, message)
     for loop in training.loops:
         variable = loop.module.variable(loop.loader)
         if loop.module is module and loop.trains and variable is not None:
@@ -33,7 +33,7 @@ def find(context: Context) -> Iterator[Change]:
                     "this loader is not sharded: its library makes batches and samples of its own kind, so every process "
                     "trains on all of the data; give it each process's part, by accelerator.process_index"
                 )
-                yield change(CODE, loop.statement, message, loop=training.index, safety=Safety.NOTE)
+                yield note(context, CODE, loop.statement, message)
 
 
 def _message(context: Context, call: ast.Call) -> str:

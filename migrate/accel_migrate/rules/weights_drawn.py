@@ -10,7 +10,7 @@ from accel_migrate.analysis.values.loss_path import LossPath
 from accel_migrate.analysis.values.made_of import has_weights, made_of
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role
-from accel_migrate.edits import change
+from accel_migrate.edits import note
 from accel_migrate.flow.nodes import called_name
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.plan import Change, Safety
@@ -55,10 +55,10 @@ def find(context: Context) -> Iterator[Change]:
     unless = seed.unless(module)
     for call in module.calls:
         if not training.timing.after_prepare(module, call) and _copies(context, call):
-            yield change(CODE, call, _MESSAGE.format(unless=unless), loop=training.index, safety=Safety.NOTE)
+            yield note(context, CODE, call, _MESSAGE.format(unless=unless))
             return
     for model, name in (*_run_unprepared(context), *_criteria(context), *_unregistered(context)):
-        yield change(CODE, model, _UNPREPARED.format(name=name, unless=unless), loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, model, _UNPREPARED.format(name=name, unless=unless))
 
 
 def _run_unprepared(context: Context) -> Iterator[tuple[ast.expr, str]]:

@@ -10,12 +10,12 @@ from accel_migrate.analysis.storage.prefixes import counts_on_prefix, loads_of_o
 from accel_migrate.analysis.storage.states import StateTaken
 from accel_migrate.analysis.storage.wrapped_loads import loads_elsewhere
 from accel_migrate.analysis.values.roles import Role
-from accel_migrate.edits import add_argument, change, quoted, replace_node
+from accel_migrate.edits import add_argument, change, note, quoted, replace_node
 from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Module
 from accel_migrate.flow.sequence import comes_first
-from accel_migrate.plan import Change, Edit, Insert, Safety
+from accel_migrate.plan import Change, Edit, Insert
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM502"
@@ -28,7 +28,7 @@ def find(context: Context) -> Iterator[Change]:
             spelled = training.accelerator(module, loaded.call)
             owner = f"{spelled}.unwrap_model({module.source.code(loaded.owner)})"
             edit = replace_node(module.source, loaded.owner, owner)
-            yield change(CODE, loaded.call, "the model itself takes the weights", [edit], loop=training.index)
+            yield change(context, CODE, loaded.call, "the model itself takes the weights", [edit])
     for load in training.storage.loads:
         if load.module is module:
             yield from _read(context, load)
@@ -46,10 +46,10 @@ def _old_keys(context: Context, changed: StateTaken) -> Iterator[Change]:
             "files that were saved of the wrapped model have `module.` in front of their keys, and no longer fit; for such "
             'a file take it away first: {key.removeprefix("module."): value for key, value in state.items()}'
         )
-        yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, call, message)
     for node in counts_on_prefix(module):
         message = "the keys of weights that are saved from now on do not begin with `module.`, and this counts on it"
-        yield change(CODE, node, message, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, node, message)
     if changed.module is module:
         elsewhere = [other for other in context.script.project.modules if other not in training.modules]
         found = [(other, node) for other in elsewhere for node in [*counts_on_prefix(other)][:1]]
@@ -59,10 +59,10 @@ def _old_keys(context: Context, changed: StateTaken) -> Iterator[Change]:
                 f"the keys of these weights no longer begin with `module.`, and line {node.lineno} of "
                 f"{context.script.project.file_name(other)} counts on it"
             )
-            yield change(CODE, changed.call, message, loop=training.index, safety=Safety.NOTE)
+            yield note(context, CODE, changed.call, message)
         if _saves(context) and not found and not _is_said(context):
             message = "the keys of these weights no longer begin with `module.`; what else loads such files must not count on it"
-            yield change(CODE, changed.call, message, loop=training.index, safety=Safety.NOTE)
+            yield note(context, CODE, changed.call, message)
 
 
 def _saves(context: Context) -> bool:
@@ -99,13 +99,13 @@ def _read(context: Context, load: Load) -> Iterator[Change]:
         edits.append(Insert(statement, (f"{spelled}.wait_for_everyone()",), "before", above_comments=False))
         said.append("waits until the file is written")
     if edits:
-        yield change(CODE, load.call, "; ".join(said), edits, loop=training.index)
+        yield change(context, CODE, load.call, "; ".join(said), edits)
     if load.location is None and load.may_feed_state and not load.lands_on_cpu:
         message = (
             "every process reads these weights to the GPU that saved them, often the first for all; map_location='cpu' reads "
             "them to the CPU, from where load_state_dict copies them"
         )
-        yield change(CODE, load.call, message, loop=training.index, safety=Safety.NOTE)
+        yield note(context, CODE, load.call, message)
 
 
 def _is_whole_model(context: Context, load: Load) -> bool:

@@ -54,7 +54,9 @@ def test_an_object_that_is_called_for_each_batch_counts() -> None:
 
 
 def test_a_list_of_models_is_no_loader() -> None:
-    norms = "def norms(nets):\n    total = 0\n    for each in nets:\n        total += each.scale.item()\n    return total\n"
+    norms = (
+        "def norms(nets):\n    total = 0\n    for each in nets:\n        total += each.scale.item()\n    return total\n"
+    )
     assert not said("AM955", "x = 1\n", BOTH + norms + "norms([net])\n")
 
 
