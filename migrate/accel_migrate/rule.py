@@ -29,10 +29,14 @@ class Rule:
     """A pattern that the codemod knows, with its code and its documented safety."""
 
     code: str
-    name: str
     summary: str
     why: str
     example_before: str
     example_after: str
     find: Callable[[Context], Iterator[Change]] = field(repr=False)
     safety: Safety = Safety.SAFE
+
+    @property
+    def name(self) -> str:
+        """A rule is named after its file."""
+        return self.find.__module__.rpartition(".")[2]

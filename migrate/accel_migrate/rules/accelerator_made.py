@@ -95,7 +95,6 @@ def _texts(context: Context) -> Iterator[Change]:
 
 RULE = Rule(
     code=CODE,
-    name="accelerator_made",
     summary="import and make the Accelerator where the script chose its device",
     why="The Accelerator knows how the script was launched and gives each process its own device; one that is chosen "
     "by hand puts every process on the same. A request for the CPU (`--no-cuda`) is kept as `cpu=`, also that of a script that "

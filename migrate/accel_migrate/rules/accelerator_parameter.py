@@ -175,7 +175,6 @@ def _target(parameter: NewParameter) -> Definition:
 
 RULE = Rule(
     code=CODE,
-    name="accelerator_parameter",
     summary="hand the Accelerator to the functions that need it",
     why="A training function that was given the device is given the Accelerator instead, in its definition and in "
     "every call; the device is one of its attributes.",

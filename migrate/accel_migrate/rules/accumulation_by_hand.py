@@ -58,7 +58,6 @@ def _message(every: str) -> str:
 
 RULE = Rule(
     code=CODE,
-    name="accumulation_by_hand",
     summary="accumulation by hand is kept",
     why="The loss is divided and the optimizer steps every few batches, as before: the arithmetic is the script's. "
     "`accelerator.accumulate` also steps on the last, incomplete group of an epoch, which most scripts drop, so the two are not "

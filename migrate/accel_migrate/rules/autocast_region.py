@@ -31,7 +31,6 @@ _WRAPPED = (
 
 RULE = Rule(
     code=CODE,
-    name="autocast_region",
     summary="`autocast(...)` becomes `accelerator.autocast()`",
     why="The precision is chosen once, where the Accelerator is made, from the script's own condition. `torch.cuda.amp` does "
     'nothing on a CPU, so there the argument is "no". Regions stay where they were, and `autocast_forward=False` leaves the '

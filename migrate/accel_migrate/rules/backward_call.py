@@ -43,7 +43,6 @@ def _turned(source: Source, backward: Backward, opening: str) -> list[Edit]:
 
 RULE = Rule(
     code=CODE,
-    name="backward_call",
     summary="`loss.backward()` becomes `accelerator.backward(loss)`",
     why="The Accelerator scales the loss under fp16, averages gradients over processes, and hands over to engines that "
     "run the backward pass themselves. Keyword arguments are passed on.",

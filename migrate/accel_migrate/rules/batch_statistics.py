@@ -36,7 +36,6 @@ def _message(where: str) -> str:
 
 RULE = Rule(
     code=CODE,
-    name="batch_statistics",
     summary="batch normalisation on several processes",
     why="The batch of one process is as large as it was, so its statistics are as good as they were; those of all processes "
     "together would be better, at the price of an exchange in every layer.",

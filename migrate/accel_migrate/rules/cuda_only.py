@@ -142,7 +142,6 @@ def _is_guarded(module: Module, node: ast.AST) -> bool:
 
 RULE = Rule(
     code=CODE,
-    name="cuda_only",
     summary="calls that need a CUDA GPU",
     why="The Accelerator runs on whatever there is; these calls fail or do nothing elsewhere. They are left as they are, "
     "because what they measure or make is the author's business.",

@@ -135,7 +135,6 @@ def _closure(context: Context) -> Iterator[Change]:
 
 RULE = Rule(
     code=CODE,
-    name="data_not_shared",
     summary="no loader: every process trains on the same data",
     why="`prepare` shards what a DataLoader yields. Batches that are cut by hand, drawn at random or played out of an "
     "environment come to every process as they came to one.",

@@ -71,7 +71,6 @@ def _run_when_made(function: Function, modules: list[Module]) -> list[Function]:
 
 RULE = Rule(
     code=CODE,
-    name="dataset_downloaded",
     summary="data that every process downloads",
     why="Processes that unpack the same archive into the same folder at once read each other's half-written files.",
     example_before='data = MNIST("data", download=True)',

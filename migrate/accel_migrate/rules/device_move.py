@@ -263,7 +263,6 @@ def _same(left: ast.expr, right: ast.expr) -> bool:
 
 RULE = Rule(
     code=CODE,
-    name="device_move",
     summary="drop moves of batches and prepared models",
     why="A prepared loader hands out batches that are on this process's device, and `prepare` places the model. A type "
     "in `.to(device, dtype)` stays. Tensors that the loop makes itself keep their move.",

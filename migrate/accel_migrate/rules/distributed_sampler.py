@@ -44,7 +44,6 @@ def _edits(context: Context, shared: Shared) -> list[Edit]:
 
 RULE = Rule(
     code=CODE,
-    name="distributed_sampler",
     summary="DistributedSampler becomes `shuffle=`",
     why="A loader that keeps its DistributedSampler and is prepared is sharded twice: on two processes half of the data is "
     "never seen. `shuffle=` follows what the sampler did (it shuffles unless `shuffle=False`); the order is drawn from torch's "

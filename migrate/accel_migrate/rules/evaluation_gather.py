@@ -32,7 +32,6 @@ def find(context: Context) -> Iterator[Change]:
 
 RULE = Rule(
     code=CODE,
-    name="evaluation_gather",
     summary="gather outputs and targets after the forward of an evaluation",
     why="On N processes each sees a part of the data, filled up so that all get the same number of batches. Gathering "
     "drops what was filled up; counts and summed losses below it stay as they were and are the original's.",

@@ -68,7 +68,6 @@ def _wrap(source: Source, node: ast.expr, before: str, after: str) -> tuple[Repl
 
 RULE = Rule(
     code=CODE,
-    name="evaluation_summed",
     summary="an evaluation by whole batches, whose figures are added up over processes",
     why="A mean of batch means, and any other figure of a batch, is the original's where the batch is. So each process gets "
     "some of the batches as they are, and what the loop adds up, it adds up over processes. A batch that only fills the "

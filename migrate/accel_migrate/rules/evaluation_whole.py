@@ -51,7 +51,6 @@ def _where(evaluation: Whole) -> str:
 
 RULE = Rule(
     code=CODE,
-    name="evaluation_whole",
     summary="an evaluation loader that is not sharded",
     why="Sharing out the batches would change a figure such as a mean of batch means. Left whole, the figure is the "
     "original's on any number of processes; evaluation is as long as it was on one.",

@@ -152,7 +152,6 @@ def _needs_all(context: Context, call: ast.Call) -> bool:
 
 RULE = Rule(
     code=CODE,
-    name="experiment_logged",
     summary="log experiments on the main process",
     why="N processes would start N runs, and write every point of a curve N times. A disabled run of wandb takes all calls, so "
     "one argument is enough; a SummaryWriter has no such mode, so Silent() stands in for it on the others, which does "

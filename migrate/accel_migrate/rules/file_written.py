@@ -105,7 +105,6 @@ def _commands(context: Context) -> Iterator[Change]:
 
 RULE = Rule(
     code=CODE,
-    name="file_written",
     summary="write files on the main process only",
     why="Every process runs the script; N of them writing one file at once leave it torn, and tables get every row N times. "
     "Where all of them read the file back, they wait until it is written.",

@@ -158,7 +158,6 @@ def _is_negated(test: ast.expr) -> bool:
 
 RULE = Rule(
     code=CODE,
-    name="folder_made",
     summary="`exist_ok=True` where a folder is made if it is not there",
     why="Between `exists` and `makedirs` another process may have made the folder, and the second one fails. "
     "A folder that nothing asks for must be new: one process makes it, or, where its name comes from the clock, "

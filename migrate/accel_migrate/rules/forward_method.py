@@ -25,7 +25,6 @@ def find(context: Context) -> Iterator[Change]:
 
 RULE = Rule(
     code=CODE,
-    name="forward_method",
     summary="register a method of the model that makes the loss in the place of `forward`",
     why="FSDP gathers sharded weights for the model's `forward`, and a method that is called past it would meet parts of them. "
     "`register_forward_method` has them gathered for it too, and does nothing where weights are whole. Accelerate has no "

@@ -80,7 +80,6 @@ def _steps(context: Context) -> str:
 
 RULE = Rule(
     code=CODE,
-    name="global_batch",
     summary="the global batch grows with the number of processes",
     why="`batch_size` is what one process consumes at a time. Whether to divide it by the number of processes, to scale the "
     "learning rate or to leave both is the author's choice; nothing of it is changed.",

@@ -137,7 +137,6 @@ def _clips_prepared(context: Context, module: Module, call: ast.Call) -> bool:
 
 RULE = Rule(
     code=CODE,
-    name="gradient_clipping",
     summary="`clip_grad_norm_` becomes the Accelerator's",
     why="Under fp16 gradients must be unscaled first, and under FSDP or ZeRO each process holds only a part of them. "
     "What a script does to gradients by itself stays; `unscale_gradients` before it does nothing in other precisions.",

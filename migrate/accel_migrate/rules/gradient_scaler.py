@@ -107,7 +107,6 @@ def _item(call: ast.Call, value: ast.expr) -> ast.expr | ast.keyword:
 
 RULE = Rule(
     code=CODE,
-    name="gradient_scaler",
     summary="the GradScaler of the script goes",
     why="Under fp16 the Accelerator scales the loss in `backward`, unscales before it clips, and skips a step whose gradients "
     "overflowed. A second scaler would scale twice.",

@@ -24,7 +24,6 @@ def find(context: Context) -> Iterator[Change]:
 
 RULE = Rule(
     code=CODE,
-    name="hand_collective",
     summary="`barrier` and `all_reduce` become the Accelerator's",
     why="torch's own raise on one process. `all_reduce` works in place and `reduce` returns, so its result is bound again. In an "
     "evaluation it goes: there every process has the figure of all samples already, and adding up would count each N times.",

@@ -25,7 +25,6 @@ def find(context: Context) -> Iterator[Change]:
 
 RULE = Rule(
     code=CODE,
-    name="host_value",
     summary="`.cpu()` before a batch is read by numpy",
     why="A prepared loader hands out batches on the device, and numpy reads only the CPU's memory. On the CPU nothing changes.",
     example_before="weights = counts(targets.numpy())",

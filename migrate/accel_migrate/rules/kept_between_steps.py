@@ -54,7 +54,6 @@ def _is_prepared(context: Context, kept: Kept) -> bool:
 
 RULE = Rule(
     code=CODE,
-    name="kept_between_steps",
     summary="a queue, a codebook, a bank or the like that each process fills from its own batches",
     why="Processes share gradients, and nothing else. What a script carries from step to step besides its weights, and computes "
     "the loss from, grows out of one process's batches: a queue of keys, averages by hand, a pool of pictures. DDP copies "

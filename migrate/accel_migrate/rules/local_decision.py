@@ -108,7 +108,6 @@ def _averaged(context: Context, decision: Decision, accelerator: str) -> Edit:
 
 RULE = Rule(
     code=CODE,
-    name="local_decision",
     summary="a decision on this process's own loss: a scheduler that waits for a plateau, an early end, the best weights",
     why="Processes meet in every backward pass. One that has left the loop is waited for by the others, and one that has "
     "lowered its learning rate trains other weights. Averaged over processes, the figure is the same on all: a loss, a mean, a "

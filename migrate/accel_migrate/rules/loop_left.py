@@ -17,7 +17,6 @@ def find(context: Context) -> Iterator[Change]:
 
 RULE = Rule(
     code=CODE,
-    name="loop_left",
     summary="a training loop is left as it was",
     why="A loop is migrated whole or not at all: half a migration is worse than none. "
     "The note says what stood in the way.",

@@ -17,7 +17,6 @@ def find(context: Context) -> Iterator[Change]:
 
 RULE = Rule(
     code=CODE,
-    name="meaningless_code",
     summary="functions and branches that do nothing any more go",
     why="A function whose last statement went, and the calls of it, would only puzzle a reader; so would an `if` whose two "
     "branches became the same. Only what the migration itself emptied goes.",

@@ -152,7 +152,6 @@ def _shared(context: Context) -> Iterator[Change]:
 
 RULE = Rule(
     code=CODE,
-    name="model_attribute",
     summary="for Accelerate: ask the model itself, not its wrapper, for its parts",
     why="Here `prepare` returns the model itself, on one process and on many, and its parts are asked for as before. With "
     "`--target accelerate` it is wrapped on several processes, and the wrapper has none of the model's own parts and methods; "

@@ -106,7 +106,6 @@ def _may_keep(context: Context, call: ast.Call) -> bool:
 
 RULE = Rule(
     code=CODE,
-    name="model_copied",
     summary="for Accelerate: copy, export and log the model itself",
     why="Here `prepare` returns the model itself, which can be copied and exported as before; of sharded weights each process "
     "has a part alone, and a note says so where a model is exported. With `--target accelerate` it is wrapped on several "

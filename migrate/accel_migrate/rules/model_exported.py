@@ -38,7 +38,6 @@ def _edit(context: Context, call: ast.Call, owner: str, spelled: str) -> Edit:
 
 RULE = Rule(
     code=CODE,
-    name="model_exported",
     summary="`save_pretrained` on the main process, with collected weights",
     why="Every process runs the script, and only one may write. Under FSDP and ZeRO the weights are collected from all, so "
     "get_state_dict is called by all, outside of any guard.",

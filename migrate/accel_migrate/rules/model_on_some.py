@@ -30,7 +30,6 @@ def find(context: Context) -> Iterator[Change]:
 
 RULE = Rule(
     code=CODE,
-    name="model_on_some",
     summary="a model that only some processes run",
     why="Weights that are sharded (FSDP, ZeRO-3) are gathered for each forward, and processes that a condition on the rank keeps "
     "out would not be there: a note says so. Whole weights need nobody else. With `--target accelerate` the model's wrapper may "

@@ -240,7 +240,6 @@ def _whole_models(context: Context, save: Save) -> Iterator[tuple[Module, ast.ex
 
 RULE = Rule(
     code=CODE,
-    name="model_saved",
     summary="save through the Accelerator",
     why="Every process runs the script, and only one may write a file. `get_state_dict` is called by all: under "
     "FSDP and ZeRO the weights are collected from all; its keys have no `module.` in front.",

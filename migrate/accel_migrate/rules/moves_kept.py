@@ -21,7 +21,6 @@ def find(context: Context) -> Iterator[Change]:
 
 RULE = Rule(
     code=CODE,
-    name="moves_kept",
     summary="moves that prepared objects make needless stay",
     why="A batch of a prepared loader is on the device already, and moving it there again copies nothing. Where it is not "
     "certain that all tensors still meet on one device without the moves, they stay.",

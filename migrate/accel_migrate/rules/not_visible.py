@@ -168,7 +168,6 @@ _CLAUSES: tuple[tuple[Callable[[Context], Iterable[Unseen]], str], ...] = (
 
 RULE = Rule(
     code=CODE,
-    name="not_visible",
     summary="code and values that cannot be read, and what depends on them on several processes",
     why="What N processes mean for a script can be said where its code can be read. Where it cannot, this says what to look for, "
     "and where: nothing is taken for harmless because it is not visible.",

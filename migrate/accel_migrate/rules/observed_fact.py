@@ -27,7 +27,6 @@ def _a(kind: str) -> str:
 
 RULE = Rule(
     code=CODE,
-    name="observed_fact",
     summary="what a variable holds was observed in a run",
     why="Where the code does not say what a variable holds (a class chosen by its name, a registry, options that carry "
     "objects), `--observe` runs the script and looks. What rests on that is marked, and is written only together with a proof "

@@ -177,7 +177,6 @@ def _is_run(context: Context, call: ast.Call) -> bool:
 
 RULE = Rule(
     code=CODE,
-    name="order_drawn",
     summary="an order of the data that every process draws for itself",
     why="A prepared loader gives each process its shard by position. Where every process has shuffled or split the data for "
     "itself, one position is another sample on each: some are trained on twice, some never, and training and validation mix. "

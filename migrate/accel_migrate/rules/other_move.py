@@ -46,7 +46,6 @@ def _edits(source: Source, move: Move, target: str) -> list[Edit]:
 
 RULE = Rule(
     code=CODE,
-    name="other_move",
     summary="keep the moves of what is not prepared, to the Accelerator's device",
     why="`.cuda()` and `.to('cuda:0')` put the data of every process on one GPU, and fail on a machine without a GPU.",
     example_before="teacher = build_teacher().cuda()",

@@ -114,7 +114,6 @@ _EXCHANGED = (
 )
 RULE = Rule(
     code=CODE,
-    name="parallel_model",
     summary="DistributedDataParallel and DataParallel go",
     why="`prepare` returns the model itself, on one process and on many, so `.module` goes. (With `--target accelerate` the "
     "model is wrapped on several processes, and `.module` becomes `unwrap_model`, which is right on both.) The options of "

@@ -121,7 +121,6 @@ def _width(context: Context) -> int:
 
 RULE = Rule(
     code=CODE,
-    name="prepare_call",
     summary="hand models, optimizers, per-batch schedulers and loaders to one `prepare` call",
     why="`prepare` shares the batches out among processes, averages gradients and places everything on the device. It "
     "comes after all that builds or changes the objects (weights loaded, layers frozen) and before the first loop. "

@@ -151,7 +151,6 @@ def _lines(calls: list[ast.Call]) -> str:
 
 RULE = Rule(
     code=CODE,
-    name="print_call",
     summary="`print` is left to the launcher, or becomes `accelerator.print`",
     why="Every process runs the script. `accel launch` and `notebook_launcher` show what the first process of each machine "
     "writes, so `print`, loggers and progress bars stay as they are. Under torchrun or srun each line would appear N times: "

@@ -18,7 +18,6 @@ def find(context: Context) -> Iterator[Change]:
 
 RULE = Rule(
     code=CODE,
-    name="process_group",
     summary="`init_process_group`, `set_device` and `destroy_process_group` go",
     why="The Accelerator reads from the launcher who this process is, joins the others with the backend of its device, and "
     "sets the device. On one process there is no group at all. `destroy_process_group()` becomes `end_training()`.",

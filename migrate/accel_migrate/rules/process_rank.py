@@ -17,7 +17,6 @@ def find(context: Context) -> Iterator[Change]:
 
 RULE = Rule(
     code=CODE,
-    name="process_rank",
     summary="reads of rank and world size become the Accelerator's",
     why="The variables of a launcher, and torch.distributed's own answers, are there only when a launcher started the script; "
     "the Accelerator answers on one process as well.",

@@ -11,7 +11,7 @@ from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.edits import add_argument, change, note, opening_bracket
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.reaching import reaching
-from accel_migrate.flow.scopes import Module, Variable
+from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Guard, Replace
 from accel_migrate.rule import Context, Rule
 
@@ -145,11 +145,11 @@ def _updates(context: Context, call: ast.Call) -> list[ast.Call]:
         and isinstance(other.func, ast.Attribute)
         and other.func.attr == "update"
         and module.variable(other.func.value) == variable
-        and _is_of(module, other.func.value, call, variable)
+        and _is_of(module, other.func.value, call)
     ]
 
 
-def _is_of(module: Module, bar: ast.expr, call: ast.Call, variable: Variable) -> bool:
+def _is_of(module: Module, bar: ast.expr, call: ast.Call) -> bool:
     """Whether a name may be the bar of one call; another bar may have the same name."""
     if not isinstance(bar, ast.Name):
         return True
@@ -158,7 +158,6 @@ def _is_of(module: Module, bar: ast.expr, call: ast.Call, variable: Variable) ->
 
 RULE = Rule(
     code=CODE,
-    name="progress_bar",
     summary="show a progress bar on the main process of each machine",
     why="Every process runs the script; N bars on one terminal overwrite each other. `accel launch` shows the first process "
     "of each machine, so a bar is left alone unless `--prints once` asks for it. A bar around a prepared loader has the "

@@ -68,7 +68,6 @@ def find(context: Context) -> Iterator[Change]:
 
 RULE = Rule(
     code=CODE,
-    name="same_noise",
     summary="noise that is equal on every process",
     why="One seed for all, the script's own or that of `accel launch`, keeps data, weights and shuffling in step, and makes the "
     "noise of every process the same: the global batch then holds the same noise N times. Seeding each process apart must wait "

@@ -164,7 +164,6 @@ def _is_logged(module: Module, node: ast.expr) -> bool:
 
 RULE = Rule(
     code=CODE,
-    name="samples_logged",
     summary="samples counted in a log line",
     why="The batch number of one process times its batch size is what it has seen itself; beside `len(loader.dataset)` the "
     "reader expects what all have seen.",

@@ -36,7 +36,6 @@ _MESSAGE = (
 )
 RULE = Rule(
     code=CODE,
-    name="scaler_state",
     summary="the scaler's state leaves the script's checkpoints",
     why="The Accelerator keeps the scaler. After resuming, the scale is found again within some steps; `save_state` and "
     "`load_state` of the Accelerator keep it exactly.",

@@ -42,7 +42,6 @@ def find(context: Context) -> Iterator[Change]:
 
 RULE = Rule(
     code=CODE,
-    name="spawned_function",
     summary="`mp.spawn(main, ...)` becomes `main(...)`",
     why="Processes are started by the launcher, on one machine or on many, and the script is the same on one process. What the "
     "function got about its rank and the number of processes it asks of the Accelerator.",

@@ -59,7 +59,6 @@ def _message(context: Context, text: str, node: ast.AST | None, sure: bool) -> s
 
 RULE = Rule(
     code=CODE,
-    name="summed_loss",
     summary="a loss that is summed, averaged by a count that differs from batch to batch, or between samples of a batch",
     why="Averaging gradients over processes gives the gradient of the mean over all samples when each loss is a mean over as "
     "many samples. A sum is N times smaller than the sum over all, and a mean over tokens or a mask weighs each process "

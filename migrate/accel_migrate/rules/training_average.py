@@ -300,7 +300,6 @@ def _after(context: Context, node: ast.AST, loop: LoaderLoop) -> bool:
 
 RULE = Rule(
     code=CODE,
-    name="training_average",
     summary="a running sum over the length of the whole data set",
     why="After prepare each process sums up its own shard, while `len(loader.dataset)` still speaks of all: the figure would be "
     "N times too small. Times the share that this process has, which counts what fills the last round, it is the main process's "

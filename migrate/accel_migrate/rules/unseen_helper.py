@@ -117,7 +117,6 @@ def _lines(calls: Sequence[ast.expr]) -> str:
 
 RULE = Rule(
     code=CODE,
-    name="unseen_helper",
     summary="what files that are not changed do on every process",
     why="Every process runs the whole script. A logger, a checkpoint class or a question at the terminal in a file that no edit "
     "reaches happens N times.",

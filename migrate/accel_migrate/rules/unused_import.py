@@ -33,7 +33,7 @@ def find(context: Context) -> Iterator[Change]:
             unused = [alias for alias, name in bound.items() if name in lost]
             if not unused or (len(unused) == len(bound) and not only_loads(statement, files)):
                 continue
-            if not _binds_others(module, statement, bound, unused):
+            if not _binds_others(module, bound, unused):
                 names = ", ".join(bound[alias] for alias in unused)
                 edits = [Unimport(statement, alias) for alias in unused]
                 yield change(context, CODE, statement, f"nothing uses {names} any more", edits, required=False)
@@ -50,9 +50,7 @@ def _named_in_text(module: Module) -> set[str]:
     }
 
 
-def _binds_others(
-    module: Module, statement: ast.Import | ast.ImportFrom, bound: dict[ast.alias, str], unused: list[ast.alias]
-) -> bool:
+def _binds_others(module: Module, bound: dict[ast.alias, str], unused: list[ast.alias]) -> bool:
     """`import torch.distributed` binds `torch`, which much else may need; other statements may bind the name too."""
     names = {bound[alias] for alias in unused}
     return any(len(module.root.bindings.get(name, ())) != 1 for name in names)
@@ -60,7 +58,6 @@ def _binds_others(
 
 RULE = Rule(
     code=CODE,
-    name="unused_import",
     summary="imports and variables that nothing uses any more go",
     why="A script that no longer names DistributedSampler or GradScaler should not import them, nor keep the name of a backend "
     "that nobody reads. Only what the migration itself made unused goes, and only where binding it does nothing else: a "

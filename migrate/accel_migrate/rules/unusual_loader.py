@@ -73,7 +73,6 @@ def _is_known(context: Context, node: ast.expr) -> bool:
 
 RULE = Rule(
     code=CODE,
-    name="unusual_loader",
     summary="loaders with samplers or batches of their own kind",
     why="`prepare` shards what torch's DataLoader yields, in an order that all processes agree on. A sampler with its own "
     "random numbers, or a library's own loader, may not keep to that.",

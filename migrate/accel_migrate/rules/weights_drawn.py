@@ -186,7 +186,6 @@ def _is_trained(context: Context, node: ast.AST) -> bool:
 
 RULE = Rule(
     code=CODE,
-    name="weights_drawn",
     summary="weights that are copied before every process has the same",
     why="`prepare` gives all processes the weights of the main one. A teacher, a target network or an average that was copied "
     "from the model before that has, on the other processes, the weights that these drew for themselves. So has a fixed network "

@@ -191,7 +191,6 @@ def _asks_for_file(test: ast.expr, module: Module | None = None) -> bool:
 
 RULE = Rule(
     code=CODE,
-    name="weights_loaded",
     summary="read weights to the CPU, once they are written",
     why="A file names the GPU that saved it, so N processes would all load onto that GPU. And a file that this run writes is "
     "written by one process while others are on their way to read it. With `--target accelerate` the wrapper of a prepared model "
