@@ -22,7 +22,7 @@ from accel_migrate.analysis.distribution.world_size import runs_on_several
 from accel_migrate.analysis.distribution.wrapped_parts import check_wrappings
 from accel_migrate.analysis.evaluation.evaluation import Evaluation, Whole
 from accel_migrate.analysis.moves.devices import SETTERS
-from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop
+from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Roles
@@ -47,7 +47,7 @@ _READS = {
 
 
 def find_distribution(
-    roles: Roles, graph: CallGraph, modules: list[Module], loops: list[LoaderLoop], evaluations: list[Evaluation]
+    roles: Roles, graph: CallGraph, modules: list[Module], evaluations: list[Evaluation]
 ) -> Distribution:
     """The replacements in the files of a training."""
     if not any(_speaks_of_processes(module) for module in modules):
@@ -64,15 +64,13 @@ def find_distribution(
     shared = []
     main_only: set[ast.If | ast.IfExp] = set()
     for module in modules:
-        sampling, loaders = find_samplers(roles, module, staying)
+        sampling, loaders = find_samplers(module, staying)
         replacements += sampling
         shared += loaders
         wrappings += _wrappings(module)
         replacements += _told_ranks(ranks, module, spawned)
         replacements += ranks.replacements(module)
-        replacements += _group_pieces(
-            roles, ranks, module, spawned is not None or worker is not None, staying, evaluations
-        )
+        replacements += _group_pieces(ranks, module, spawned is not None or worker is not None, staying, evaluations)
         main_only |= ranks.main_only(module)
     replaced = [replacement for replacement in replacements if replacement.code == SAMPLER]
     told = {module: epochs_told(roles, graph, module, shared, replaced) for module in modules}
@@ -111,7 +109,6 @@ def _speaks_of_processes(module: Module) -> bool:
 
 
 def _group_pieces(
-    roles: Roles,
     ranks: Ranks,
     module: Module,
     starts_itself: bool,
@@ -337,11 +334,11 @@ def _vanishes(
     if isinstance(statement, ast.If) and only_reads(statement.test):
         return all(_vanishes(module, inner, replacements, removed) for inner in (*statement.body, *statement.orelse))
     if isinstance(statement, ast.Assign) and any(p.statement is statement for p in replacements):
-        return _is_local(module, statement)
+        return _is_local(statement)
     return isinstance(statement, ast.Pass)
 
 
-def _is_local(module: Module, statement: ast.Assign) -> bool:
+def _is_local(statement: ast.Assign) -> bool:
     return all(isinstance(target, ast.Name) for target in statement.targets)
 
 

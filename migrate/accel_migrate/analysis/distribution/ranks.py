@@ -173,7 +173,7 @@ class Ranks:
             attribute = self.attribute(module, test.left)
             if compared is not None and compared[0] is test and attribute in _MAIN:
                 return compared[1] and compared[2] in (0, None)
-            return compared is not None and compared[1] and compared[2] == 0 and _reads_rank(module, test.left)
+            return compared is not None and compared[1] and compared[2] == 0 and _reads_rank(test.left)
         if isinstance(test, ast.Call):
             return bool(MAIN_NAME.search(unparse(test.func)))
         return isinstance(test, ast.Name | ast.Attribute) and bool(MAIN_NAME.search(unparse(test)))
@@ -297,7 +297,7 @@ def _compared(module: Module, node: ast.expr) -> tuple[ast.Compare, bool, int | 
     return None
 
 
-def _reads_rank(module: Module, node: ast.expr) -> bool:
+def _reads_rank(node: ast.expr) -> bool:
     return any(isinstance(n, ast.Constant) and n.value in ("RANK", "LOCAL_RANK") for n in walk(node))
 
 

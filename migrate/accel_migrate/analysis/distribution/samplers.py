@@ -17,7 +17,7 @@ CODE = "AM703"
 _GOES = "a prepared loader shards its batches by itself"
 
 
-def find_samplers(roles: Roles, module: Module, staying: frozenset[ast.Call]) -> tuple[list[Replacement], list[Shared]]:
+def find_samplers(module: Module, staying: frozenset[ast.Call]) -> tuple[list[Replacement], list[Shared]]:
     """What becomes of each DistributedSampler of a file; raises NotMigrated for one that does more than shard.
 
     Those of evaluations that are sharded by hand stay.
@@ -133,12 +133,12 @@ def _uses(module: Module, variable: Variable, sampler: ast.Call) -> tuple[list[R
             replacements.append(
                 Replacement(CODE, module, statement, None, "a prepared loader reshuffles in each epoch")
             )
-        elif not _asks_for_none(module, node, variable):
+        elif not _asks_for_none(module, node):
             raise NotMigrated(f"`{variable.name}` does more than shard a loader", node.lineno, module)
     return replacements, shared
 
 
-def _asks_for_none(module: Module, node: ast.expr, variable: Variable) -> bool:
+def _asks_for_none(module: Module, node: ast.expr) -> bool:
     """`shuffle=(sampler is None)`, or `if sampler is not None: sampler.set_epoch(epoch)`."""
     for parent in module.ancestors(node):
         if isinstance(parent, ast.keyword):
@@ -193,7 +193,7 @@ def epochs_told(
     staying: list[ast.Call] = []
     gone = {one.call for one in shared}
     for call in module.calls:
-        loader = _told(module, call)
+        loader = _told(call)
         statement = module.statement(call)
         if loader is None or not roles.role(module, loader) & Role.LOADER or not isinstance(statement, ast.Expr):
             continue
@@ -214,7 +214,7 @@ def epochs_told(
     return replacements, staying
 
 
-def _told(module: Module, call: ast.Call) -> ast.expr | None:
+def _told(call: ast.Call) -> ast.expr | None:
     """The loader of `loader.sampler.set_epoch(...)`, `loader.batch_sampler.sampler.set_epoch(...)`."""
     if not isinstance(call.func, ast.Attribute) or call.func.attr != "set_epoch":
         return None

@@ -64,12 +64,15 @@ def is_cut_from(module: Module, value: ast.expr | None, moved: set[str]) -> bool
     return all(binding.kind == "assign" for binding in reaching(module, value))
 
 
+@dataclass(eq=False)
 class _Judge:
-    def __init__(self, roles: Roles, graph: CallGraph, loop: LoaderLoop, trains: frozenset[Function]) -> None:
-        self.trains = trains
-        self.roles = roles
-        self.graph = graph
-        self.loop = loop
+    roles: Roles
+    graph: CallGraph
+    loop: LoaderLoop
+    trains: frozenset[Function]
+
+    def __post_init__(self) -> None:
+        roles, graph, loop = self.roles, self.graph, self.loop
         self.module = loop.module
         self.counting = Counter(loop.module, loop.statement)
         self.counter = self.counting.name

@@ -154,11 +154,11 @@ class Rows:
         if name in _ALONG_LAST and not said:
             return True
         if name in _ALONG:
-            named = said.get("dim") or said.get("axis") or self._dimension(name, dotted, options)
+            named = said.get("dim") or said.get("axis") or self._dimension(name, options)
             return named is not None and _leaves_samples(named)
         return False
 
-    def _dimension(self, name: str, dotted: str, options: list[ast.expr]) -> ast.expr | None:
+    def _dimension(self, name: str, options: list[ast.expr]) -> ast.expr | None:
         """The dimension among the positional arguments: the first, and for `topk` the one behind how many."""
         place = 1 if name in ("topk", "norm") else 0
         if name == "topk" and len(options) == 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from accel_migrate.analysis.values.loops import CallGraph, iterated_loader
 from accel_migrate.analysis.values.roles import Role, Roles
@@ -30,18 +31,14 @@ def _is_cpu_type(module: Module, kind: ast.expr) -> bool:
     return is_cpu_type(module.qualified(kind)) or any(is_cpu_type(module.qualified(v)) for v in values if v is not None)
 
 
+@dataclass(eq=False)
 class Batches:
     """Follows a value back to the loaders it was read from, through names, parts, methods and calls."""
 
-    def __init__(
-        self,
-        roles: Roles,
-        graph: CallGraph,
-        is_another: Callable[[Module, ast.expr], bool] = lambda module, node: False,
-    ) -> None:
-        self.roles = roles
-        self.graph = graph
-        self.is_another = is_another  # whether what is read there is a loader that nobody asks about
+    roles: Roles
+    graph: CallGraph
+    # Whether what is read there is a loader that nobody asks about.
+    is_another: Callable[[Module, ast.expr], bool] = lambda module, node: False
 
     def loaders(self, module: Module, node: ast.expr, depth: int = 0) -> set[Variable] | None:
         """The loaders a value may come from; None if it may come from anything else as well."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from accel_migrate.analysis.moves.batches import casts_to_cpu
 from accel_migrate.analysis.values.loops import LoaderLoop
@@ -27,17 +28,15 @@ _DRAWS |= {"normal_", "uniform_", "random_", "bernoulli_", "exponential_", "log_
 _DEPTH = 5
 
 
+@dataclass(eq=False)
 class Members:
     """Reads of batches, as far as they can be followed."""
 
-    def __init__(
-        self, roles: Roles, moves: set[ast.Call], fetched: set[ast.Call], data_parallel: bool, of_models: bool = False
-    ) -> None:
-        self.roles = roles
-        self.moves = moves
-        self.fetched = fetched  # calls for numpy that a prepared loader's batches are brought back to the CPU for
-        self.data_parallel = data_parallel  # which moves what the model is handed
-        self.of_models = of_models  # only what a model is handed is asked for
+    roles: Roles
+    moves: set[ast.Call]
+    fetched: set[ast.Call]  # calls for numpy that a prepared loader's batches are brought back to the CPU for
+    data_parallel: bool  # which moves what the model is handed
+    of_models: bool = False  # only what a model is handed is asked for
 
     def unmoved(self, loop: LoaderLoop) -> ast.expr | None:
         """The first read of a batch, or of a part of it, that depends on where it is and is not moved."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from accel_migrate.analysis.evaluation.results import is_length
@@ -30,25 +32,16 @@ class Counted(Enum):
     UNKNOWN = "unknown"
 
 
+@dataclass(eq=False)
 class Counts:
     """Judges divisors; `shared` are the loaders that are sharded."""
 
-    def __init__(
-        self,
-        roles: Roles,
-        graph: CallGraph,
-        local: Locality,
-        shared: frozenset[Variable],
-        keys: frozenset[str],
-        is_prepared: Callable[[Module, ast.AST], bool],
-    ) -> None:
-        self.roles = roles
-        self.graph = graph
-        self.local = local
-        self.shared = shared
-        self.keys = keys  # of loaders that are kept in a dictionary
-        self.is_prepared = is_prepared
-        self._numbers: Numbers | None = None
+    roles: Roles
+    graph: CallGraph
+    local: Locality
+    shared: frozenset[Variable]
+    keys: frozenset[str]  # of loaders that are kept in a dictionary
+    is_prepared: Callable[[Module, ast.AST], bool]
 
     def counted(self, module: Module, node: ast.expr, depth: int = 0) -> Counted:
         if depth > 8:
@@ -60,7 +53,7 @@ class Counts:
         if isinstance(node, ast.UnaryOp):
             return self.counted(module, node.operand, depth + 1)
         if is_length(node):
-            return self._length(module, node.args[0], depth)  # type: ignore[attr-defined]
+            return self._length(module, node.args[0])  # type: ignore[attr-defined]
         if isinstance(node, ast.Call):
             name = node.func.id if isinstance(node.func, ast.Name) else ""
             computes = (module.qualified(node.func) or "").partition(".")[0] in ("math", "numpy")  # `np.log(2)`
@@ -69,14 +62,12 @@ class Counts:
             sized = isinstance(node.func, ast.Attribute) and node.func.attr in ("size", "numel", "sum", "item")
             return Counted.SHARE if sized or self.local.is_local(module, node) else Counted.UNKNOWN
         if isinstance(node, ast.Subscript):
-            return self._entry(module, node, depth)
+            return self._entry(module, node)
         return self._variable(module, node, depth)
 
-    @property
+    @cached_property
     def numbers(self) -> Numbers:
-        if self._numbers is None:
-            self._numbers = numbers_of_data(self.roles, self.graph, self.shared)
-        return self._numbers
+        return numbers_of_data(self.roles, self.graph, self.shared)
 
     def _either(self, found: object) -> Counted:
         kinds = set(found)  # type: ignore[call-overload]
@@ -84,7 +75,7 @@ class Counts:
             return Counted.ALL
         return Counted.UNKNOWN if Counted.UNKNOWN in kinds else Counted.SHARE
 
-    def _length(self, module: Module, held: ast.expr, depth: int) -> Counted:
+    def _length(self, module: Module, held: ast.expr) -> Counted:
         if isinstance(held, ast.Attribute) and held.attr in _OF_LOADER and self.is_shared(module, held.value):
             if held.attr == "dataset" or self._draws_from_all(module, held.value):
                 return Counted.ALL
@@ -133,7 +124,7 @@ class Counts:
                             return True
         return False
 
-    def _entry(self, module: Module, node: ast.Subscript, depth: int) -> Counted:
+    def _entry(self, module: Module, node: ast.Subscript) -> Counted:
         """`sizes["train"]`, `x.shape[0]`."""
         sized = node.value.func if isinstance(node.value, ast.Call) else node.value  # `x.shape[0]`, `x.size()[0]`
         if isinstance(sized, ast.Attribute) and sized.attr in ("shape", "size"):

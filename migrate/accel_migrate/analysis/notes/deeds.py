@@ -100,7 +100,7 @@ def caught_by(script: Script, module: Module, call: ast.Call) -> tuple[Module, a
     for owner, asked in pending:
         inner = asked
         for parent in owner.ancestors(asked):
-            handler = _handler(owner, parent, inner)
+            handler = _handler(parent, inner)
             if handler is not None and any(_ends(node) for node in owner.walk(handler)):
                 break
             if handler is not None:
@@ -112,7 +112,7 @@ def caught_by(script: Script, module: Module, call: ast.Call) -> tuple[Module, a
     return None
 
 
-def _handler(module: Module, around: ast.AST, inner: ast.AST) -> ast.ExceptHandler | None:
+def _handler(around: ast.AST, inner: ast.AST) -> ast.ExceptHandler | None:
     """The first one of a `try` that an EOFError of its body comes to."""
     for handler in around.handlers if isinstance(around, ast.Try) and inner in around.body else ():
         kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]

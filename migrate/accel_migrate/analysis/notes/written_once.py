@@ -214,7 +214,7 @@ def _changed(training: Training, module: Module, statement: ast.stmt | ast.expr)
                 changes = True
             case _:
                 continue
-        if changes and not _is_made_in(module, statement, changed) and _is_read(module, statement, changed, guarded):
+        if changes and not _is_made_in(module, statement, changed) and _is_read(module, changed, guarded):
             yield changed
 
 
@@ -223,7 +223,7 @@ def _is_made_in(module: Module, statement: ast.AST, node: ast.expr) -> bool:
     return bool(bindings) and all(module.holds(statement, binding.statement) for binding in bindings)
 
 
-def _is_read(module: Module, statement: ast.AST, changed: ast.expr, guarded: list[ast.stmt]) -> bool:
+def _is_read(module: Module, changed: ast.expr, guarded: list[ast.stmt]) -> bool:
     """Whether an object is read elsewhere, other than to change it: an attribute of whatever object, under its name."""
     variable = module.variable(changed)
     for node in module.walk(module.tree, type(changed)):

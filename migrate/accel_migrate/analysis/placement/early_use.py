@@ -213,13 +213,13 @@ class EarlyUses:
         if isinstance(parent, ast.Call | ast.keyword):
             call = parent if isinstance(parent, ast.Call) else module.parents[parent]
             assert isinstance(call, ast.Call | ast.ClassDef)
-            return isinstance(call, ast.Call) and not self._only_looks(module, call, whole)
+            return isinstance(call, ast.Call) and not self._only_looks(module, call)
         if isinstance(parent, ast.Assign | ast.AnnAssign):
             targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
             return not all(module.variable(target) in self.aliases for target in targets)
         return not isinstance(parent, ast.Return | ast.Compare | ast.FormattedValue | ast.Expr | ast.If | ast.BoolOp)
 
-    def _only_looks(self, module: Module, call: ast.Call, handed: ast.expr) -> bool:
+    def _only_looks(self, module: Module, call: ast.Call) -> bool:
         dotted = module.qualified(call.func) or ""
         name = called_name(call)
         if self.roles.target(module, call) is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Set
+from dataclasses import InitVar, dataclass
 
 from accel_migrate.analysis.placement.blocks import affects, end_of_paragraph, first_made, member, positions
 from accel_migrate.analysis.values.loops import variables_in
@@ -36,24 +37,20 @@ def find_later(
     return _Finder(module, block, bindings, uses, made_of, begun, whole).later()
 
 
+@dataclass(eq=False)
 class _Finder:
-    def __init__(
-        self,
-        module: Module,
-        block: list[ast.stmt],
-        bindings: list[tuple[Built, Binding]],
-        uses: list[ast.stmt],
-        made_of: set[Variable],
-        begun: str,
-        whole: Set[ast.stmt],
-    ) -> None:
-        self.module = module
-        self.block = block
-        self.uses = uses
-        self.made_of = made_of
-        self.begun = begun
-        self.used = sorted(set(positions(module, block, uses)))
-        self.sharing = set(positions(module, block, [use for use in uses if use not in whole]))
+    module: Module
+    block: list[ast.stmt]
+    bindings: InitVar[list[tuple[Built, Binding]]]
+    uses: list[ast.stmt]
+    made_of: set[Variable]
+    begun: str
+    whole: InitVar[Set[ast.stmt]]
+
+    def __post_init__(self, bindings: list[tuple[Built, Binding]], whole: Set[ast.stmt]) -> None:
+        module, block = self.module, self.block
+        self.used = sorted(set(positions(module, block, self.uses)))
+        self.sharing = set(positions(module, block, [use for use in self.uses if use not in whole]))
         order = {id(statement): index for index, statement in enumerate(block)}
         self.built = [
             (order[id(above)], thing, binding)

@@ -107,9 +107,9 @@ class Tied:
         if self.device is not None and any(part is node for part in walk(self.device.statement)):
             return True
         mentioned = [v for n in walk(node) if isinstance(n, ast.Name | ast.Attribute) and (v := module.variable(n))]
-        return any(self._is_set(module, variable) for variable in mentioned)
+        return any(self._is_set(variable) for variable in mentioned)
 
-    def _is_set(self, module: Module, variable: Variable) -> bool:
+    def _is_set(self, variable: Variable) -> bool:
         if is_told(self.distribution, variable):
             return True
         links = self._held_by(variable)

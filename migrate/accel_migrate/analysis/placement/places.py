@@ -243,7 +243,7 @@ def _place_in_class(
         raise NotMigrated(TAKEN_UP, block[limit].lineno, module)
     for index in range(last + 1, limit):
         statement = block[index]
-        if affects(module, statement, variables) or _reads_loader(module, statement, variables):
+        if affects(module, statement, variables) or _reads_loader(module, statement):
             last = index
     last = end_of_paragraph(module, block, last, limit, variables)
     return Place(module, block, block[last], None)
@@ -286,7 +286,7 @@ def _step_of(module: Module, constructor: Function | None, statement: ast.stmt) 
     return None
 
 
-def _reads_loader(module: Module, statement: ast.stmt, variables: set[Variable]) -> bool:
+def _reads_loader(module: Module, statement: ast.stmt) -> bool:
     """`x = train_loader.dataset.tensors[0]`: reading the data set belongs before prepare."""
     return any(node.attr == "dataset" for node in module.walk(statement, ast.Attribute))
 

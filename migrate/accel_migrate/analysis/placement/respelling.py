@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 from typing import Any
 
 from accel_migrate.analysis.values.loops import CallGraph
@@ -14,26 +15,21 @@ from accel_migrate.flow.sequence import comes_first
 _DEPTH = 8  # of names that stand for others
 
 
+@dataclass(eq=False)
 class Respelling:
     """Carries expressions to `anchor`: what is bound before it keeps its name, parameters become what callers pass."""
 
-    def __init__(
-        self,
-        graph: CallGraph,
-        module: Module,
-        anchor: ast.stmt,
-        ignored: set[ast.stmt],
-        replaced: ast.stmt | None = None,
-    ) -> None:
-        self.replaced = replaced  # a statement that is not there any more: what it binds gives way to its value
+    graph: CallGraph
+    module: Module
+    anchor: ast.stmt
+    ignored: set[ast.stmt]  # bindings that only say the same again, for each process
+    replaced: ast.stmt | None = None  # a statement that is not there any more: what it binds gives way to its value
+
+    def __post_init__(self) -> None:
         self.inlined = False  # whether a name of the anchor's own scope gave way to its value
         self.switch: ast.expr | None = None  # a name that gave way to a number or a text that people change
-        self.ignored = ignored  # bindings that only say the same again, for each process
-        self.graph = graph
-        self.module = module
-        self.anchor = anchor
         self.visible: list[Scope] = []
-        scope: Scope | None = module.scope(anchor)
+        scope: Scope | None = self.module.scope(self.anchor)
         self.owner = scope.owner_class if scope is not None else None
         while scope is not None:
             self.visible.append(scope)
@@ -45,7 +41,7 @@ class Respelling:
             return None
         if isinstance(node, ast.Name | ast.Attribute):
             variable = module.variable(node)
-            if variable is not None and (isinstance(node, ast.Name) or self._is_bound(module, variable)):
+            if variable is not None and (isinstance(node, ast.Name) or self._is_bound(variable)):
                 return self._variable(module, node, variable, depth)
         if isinstance(node, ast.Name):
             return node if self._is_same_import(module, node.id) else None
@@ -74,7 +70,7 @@ class Respelling:
                 fields[name] = value
         return ast.copy_location(type(node)(**fields), node)
 
-    def _is_bound(self, module: Module, variable: Variable) -> bool:
+    def _is_bound(self, variable: Variable) -> bool:
         return bool(variable.scope.module.bindings(variable)) and variable.name.startswith("self.")
 
     def _is_same_import(self, module: Module, name: str) -> bool:

@@ -224,13 +224,13 @@ class _Uses:
             guard = module.parents[statement]
             if isinstance(guard, ast.If) and statement in guard.body and self.found.condition is None:
                 starts = asks_for_name(guard.test)  # the script's own start is no condition
-                if not starts and all(self._sets_none(module, other) for other in guard.orelse):
+                if not starts and all(self._sets_none(other) for other in guard.orelse):
                     self.found.condition = (module, guard.test)
         elif not _is_none(value) and not self.roles.role(module, value) & Role.SCALER:
             raise NotMigrated(NOT_VISIBLE, statement.lineno, module)
         self.found.gone.append((module, statement))
 
-    def _sets_none(self, module: Module, statement: ast.stmt) -> bool:
+    def _sets_none(self, statement: ast.stmt) -> bool:
         return isinstance(statement, ast.Assign) and _is_none(statement.value)
 
     def _use(self, module: Module, node: ast.expr) -> None:

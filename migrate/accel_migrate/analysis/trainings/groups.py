@@ -46,7 +46,7 @@ def entries(roles: Roles, graph: CallGraph, group: Group) -> list[CallGraph]:
     if len(built) < 2 or any(scope.is_class for scope in built):
         return [graph]
     ordered = sorted(built, key=lambda scope: (str(scope.module.source.path), scope.module.position(scope.node)))
-    return [graph.as_seen_from(scope, [other for other in ordered if other is not scope]) for scope in ordered]
+    return [graph.as_seen_from([other for other in ordered if other is not scope]) for scope in ordered]
 
 
 def _trained_variables(roles: Roles, graph: CallGraph, backward: Backward) -> dict[Variable, Role]:

@@ -126,25 +126,18 @@ def is_share(participants: Participants, loop: LoaderLoop) -> bool:
     return variable is not None and variable in participants.aliases
 
 
+@dataclass(eq=False)
 class _Finder:
-    def __init__(
-        self,
-        roles: Roles,
-        graph: CallGraph,
-        flow: RankFlow,
-        group: Group,
-        loops: list[LoaderLoop],
-        for_accelerate: bool,
-        whole: dict[ast.stmt, NotMigrated],
-    ) -> None:
-        self.for_accelerate = for_accelerate  # then no evaluation goes through whole batches
-        self.whole = whole
-        self.roles = roles
-        self.graph = graph
-        self.flow = flow
-        self.group = group
-        self.all_loops = loops
-        read = collected_loaders(roles)
+    roles: Roles
+    graph: CallGraph
+    flow: RankFlow
+    group: Group
+    all_loops: list[LoaderLoop]
+    for_accelerate: bool  # then no evaluation goes through whole batches
+    whole: dict[ast.stmt, NotMigrated]
+
+    def __post_init__(self) -> None:
+        read = collected_loaders(self.roles)
         self.collected = [(m, node, v) for m, node, loader in read if (v := m.variable(loader)) is not None]
 
     def participants(self) -> Participants:
@@ -156,7 +149,7 @@ class _Finder:
         evaluations = with_shared_by_hand(self.roles, self.graph, self.group.backwards, self._evaluations(loops))
         near = self._files(models + optimizers, loops)
         check_obstacles(near)
-        distribution = find_distribution(self.roles, self.graph, near, loops, evaluations)
+        distribution = find_distribution(self.roles, self.graph, near, evaluations)
         loaders = self._loaders(loops, evaluations)
         evaluating = evaluating_calls(self.roles, self.graph, self.group.backwards, loops)
         whole = kept_whole(self.roles, self.graph, evaluating)

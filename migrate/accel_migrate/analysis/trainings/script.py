@@ -192,35 +192,25 @@ class _Findings:
         return self.taken | {part for node in replaced for part in walk(node)}
 
 
+@dataclass(eq=False)
 class _Reader:
     """Works out one training, step by step; raises NotMigrated where it cannot be migrated."""
 
-    def __init__(
-        self,
-        roles: Roles,
-        graph: CallGraph,
-        flow: RankFlow,
-        group: Group,
-        loops: list[LoaderLoop],
-        index: int,
-        keep_device: bool,
-        prints_once: bool,
-        keeps: Callable[[Module, int], bool],
-        for_accelerate: bool,
-        staying: str,
-    ) -> None:
-        self.for_accelerate = for_accelerate
-        self.staying = staying  # why every move stays, where that is so
+    roles: Roles
+    graph: CallGraph  # what the training's own files call; `seen` is all that is visible to the analysis
+    flow: RankFlow
+    group: Group
+    loops: list[LoaderLoop]
+    index: int
+    keep_device: bool
+    prints_once: bool
+    keeps: Callable[[Module, int], bool]
+    for_accelerate: bool
+    staying: str  # why every move stays, where that is so
+
+    def __post_init__(self) -> None:
         self.sharded: list[ast.stmt] = []  # the evaluations of the latest attempt that do not read their loader whole
-        self.roles = roles
-        self.graph = self.seen = graph  # what the training's own files call, and all that is visible to the analysis
-        self.flow = flow
-        self.group = group
-        self.loops = loops
-        self.index = index
-        self.keep_device = keep_device
-        self.prints_once = prints_once
-        self.keeps = keeps
+        self.seen = self.graph
 
     def training(self) -> Training:
         """A loader that is only evaluated on never stands in the way: where it would, every process reads it whole."""

@@ -69,7 +69,7 @@ class CallGraph:
         """What callers hand over for a parameter, each with its file."""
         return [(caller, argument) for caller, _, argument in self.given(parameter) if argument is not None]
 
-    def as_seen_from(self, entry: Scope, others: list[Scope]) -> CallGraph:
+    def as_seen_from(self, others: list[Scope]) -> CallGraph:
         """The calls without those that other entries make."""
         own = copy(self)
         own.sites = {

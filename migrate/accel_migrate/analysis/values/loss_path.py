@@ -85,9 +85,9 @@ class LossPath:
                     self._visit(own.scope.module, made.body, depth + 1)  # type: ignore[union-attr]
                 return
             self.unknown.setdefault(own, call.func)
-            self._methods_of(module, own, depth)
+            self._methods_of(own, depth)
 
-    def _methods_of(self, module: Module, run: Variable, depth: int) -> None:
+    def _methods_of(self, run: Variable, depth: int) -> None:
         """An object of the project's own that is called: what its `__call__` or `forward` returns."""
         known = self.roles.known.get(run)
         if known is None or known.owner is None or known.module is None:

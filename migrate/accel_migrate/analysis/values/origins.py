@@ -337,7 +337,7 @@ def of_variable(roles: Roles, variable: Variable, depth: int = 0) -> Where:
     found = Where.NOTHING
     for binding in module.bindings(variable):
         if binding.kind == "parameter":
-            found |= _of_parameter(roles, variable, binding, depth)
+            found |= _of_parameter(roles, variable, depth)
         else:
             value = _set_to(binding)
             found |= where(roles, module, value, depth + 1) if value is not None else Where.UNKNOWN
@@ -360,7 +360,7 @@ def _set_to(binding: Binding) -> ast.expr | None:
     return behind[0] if single and len(behind) == len(target.elts) - index else None
 
 
-def _of_parameter(roles: Roles, variable: Variable, binding: Binding, depth: int) -> Where:
+def _of_parameter(roles: Roles, variable: Variable, depth: int) -> Where:
     module, function = variable.scope.module, variable.scope.node
     if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
         return Where.UNKNOWN
