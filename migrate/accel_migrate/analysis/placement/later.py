@@ -20,25 +20,14 @@ from accel_migrate.flow.sequence import follows
 TAKEN_UP = "this takes up the optimizer before everything is built that is prepared with it"
 
 
-def find_later(
-    module: Module,
-    block: list[ast.stmt],
-    bindings: list[tuple[Built, Binding]],
-    uses: list[ast.stmt],
-    made_of: set[Variable],
-    begun: str,
-    whole: Set[ast.stmt],
-) -> list[Later]:
+@dataclass(eq=False)
+class LaterFinder:
     """What is prepared after the first of the uses.
 
     NotMigrated where something is built too late for a training that needs it. A model that is built anew for a test
     alone is not ours to prepare, nor a loader that only those in `whole` read.
     """
-    return _Finder(module, block, bindings, uses, made_of, begun, whole).later()
 
-
-@dataclass(eq=False)
-class _Finder:
     module: Module
     block: list[ast.stmt]
     bindings: InitVar[list[tuple[Built, Binding]]]

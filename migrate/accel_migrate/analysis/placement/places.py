@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator, Set
 
 from accel_migrate.analysis.placement.blocks import affects, end_of_paragraph, first_made, member, positions
-from accel_migrate.analysis.placement.later import TAKEN_UP, find_later
+from accel_migrate.analysis.placement.later import TAKEN_UP, LaterFinder
 from accel_migrate.analysis.values.containers import is_looped
 from accel_migrate.analysis.values.provenance import Built, Home, Later, NotMigrated, Place, is_given_back
 from accel_migrate.analysis.values.roles import Role, Roles
@@ -63,7 +63,7 @@ def find_place(
     later: list[Later] = []
     if first is not None and last >= first:
         begun = "the training" if trains(block[first]) else f"an evaluation (line {block[first].lineno})"
-        later = find_later(module, block, bindings, uses, made_of, begun, whole)
+        later = LaterFinder(module, block, bindings, uses, made_of, begun, whole).later()
         last = max((index for index in built if index < first), default=-1)
     limit = min(first if first is not None else len(block), first_made(module, block, made_of))
     if last >= limit:

@@ -48,46 +48,205 @@ class Start:
         return made < len(self.block) and self.module.spans(self.block[made], self.block[-1], node)
 
 
-def find_start(
-    roles: Roles,
-    graph: CallGraph,
-    creation: Scope,
-    place: Place,
-    device: DeviceDefinition | None,
-    given: OutsideDevice | None,
-    dropped: list[Move],
-    kept: list[Move],
-    reach: Reach,
-    distribution: Distribution,
-    needs: list[tuple[Module, ast.AST]],
-    gone: frozenset[ast.AST],
-    modules: tuple[Module, ...],
-    aliases: frozenset[Variable],
-    prints_once: bool = False,
-    bound: bool = False,
-) -> Start:
-    """`device` is the definition that the creating scope has itself; `needs` are the places that use the Accelerator.
+@dataclass(eq=False)
+class StartFinder:
+    """Finds where the Accelerator is made for a training, and what it is told there of the device."""
 
-    `bound`: a device of the script stays beside the Accelerator's, and is CUDA or the CPU.
-    """
-    choice = find_choice(roles, creation, device, given, [*dropped, *kept], distribution)
-    if choice == Choice(cpu=choice.cpu) and choice.cpu != "True":
-        named, home = _imported_device(roles, creation.module, [*dropped, *kept])
-        files = [*modules, *([home] if home is not None else [])]
-        others = any(b"mps" in module.source.data or b"xpu" in module.source.data for module in files)
-        if is_bound_to_cuda(roles, graph, creation, modules, dropped, kept, aliases, bound):
-            if not others and creation.module.imports.get("torch") == "torch":
-                choice = Choice(cpu=or_without_cuda(choice.cpu))
-            elif choice.cpu is None and named is not None:
-                choice = Choice(device=named)
-    start = _placed(
-        roles, graph, creation, place, device, given, dropped, kept, reach, distribution, needs, gone,
-        choice.cpu or choice.device, choice.stays, prints_once,
-    )  # fmt: skip
-    guarded = choice.cpu if device is None and given is None else None
-    if creation.is_class and guarded is not None and not _knows(start, guarded):
-        raise NotMigrated(_UNKNOWN, start.statement.lineno, start.module)
-    return replace(start, cpu=choice.cpu, device=choice.device, stays=choice.stays)
+    roles: Roles
+    graph: CallGraph
+    creation: Scope
+    place: Place
+    device: DeviceDefinition | None  # that the creating scope has itself
+    given: OutsideDevice | None
+    dropped: list[Move]
+    kept: list[Move]
+    reach: Reach
+    distribution: Distribution
+    needs: list[tuple[Module, ast.AST]]  # the places that use the Accelerator
+    gone: frozenset[ast.AST]
+    modules: tuple[Module, ...]
+    aliases: frozenset[Variable]
+    prints_once: bool
+    bound: bool  # a device of the script stays beside the Accelerator's, and is CUDA or the CPU
+
+    def __post_init__(self) -> None:
+        self.module = self.creation.module
+
+    def start(self) -> Start:
+        roles, graph, module = self.roles, self.graph, self.module
+        choice = find_choice(
+            roles, self.creation, self.device, self.given, [*self.dropped, *self.kept], self.distribution
+        )
+        if choice == Choice(cpu=choice.cpu) and choice.cpu != "True":
+            named, home = _imported_device(roles, module, [*self.dropped, *self.kept])
+            files = [*self.modules, *([home] if home is not None else [])]
+            others = any(b"mps" in module.source.data or b"xpu" in module.source.data for module in files)
+            if is_bound_to_cuda(
+                roles, graph, self.creation, self.modules, self.dropped, self.kept, self.aliases, self.bound
+            ):
+                if not others and module.imports.get("torch") == "torch":
+                    choice = Choice(cpu=or_without_cuda(choice.cpu))
+                elif choice.cpu is None and named is not None:
+                    choice = Choice(device=named)
+        start = self._placed(choice.cpu or choice.device, choice.stays)
+        guarded = choice.cpu if self.device is None and self.given is None else None
+        if self.creation.is_class and guarded is not None and not _knows(start, guarded):
+            raise NotMigrated(_UNKNOWN, start.statement.lineno, start.module)
+        return replace(start, cpu=choice.cpu, device=choice.device, stays=choice.stays)
+
+    def _placed(self, cpu: str | None, stays: bool) -> Start:
+        roles, graph, module, creation, place = self.roles, self.graph, self.module, self.creation, self.place
+        early, device = self._early(), self.device
+        anchor: ast.stmt
+        if device is not None and _is_behind(place, device):
+            device = None  # it gets the Accelerator's where it is named
+        wished = names_in(cpu)
+        if device is not None:
+            anchor = below_definition(device) if stays else device.statement
+        elif creation is place.module.scope(place.after) or creation.is_class:
+            anchor = place.after
+        else:
+            anchor = self._way_home()
+        block = place.block if anchor is place.after else module.block(anchor)
+        if not creation.is_class:
+            anchor, block = self._above_all(anchor, block, early, wished)
+        index = block.index(anchor)
+        first = self._first_piece(block)
+        earliest = top = known = 0
+        for position, statement in enumerate(block[: min(index, first) + 1]):
+            if _binds(module, statement, wished):
+                known = position + 1
+            elif _parses_arguments(statement) and position < first:
+                earliest = position + 1
+            elif isinstance(statement, ast.Import | ast.ImportFrom):
+                top = position + 1
+        late = [
+            position
+            for position in range(index)
+            if overrides(roles, graph, module, block[position]) or names_gpus(roles, graph, module, block[position])
+        ]
+        known = max([known, *[position + 1 for position in late]])
+        earliest = max(earliest, known)
+        users = _users(self.reach, module, early) | _on_this_gpu(roles, module, self.dropped)
+        for position, statement in enumerate(block[: index + 1]):
+            if not creation.is_class and self._needs(statement, early, users):
+                if position < known:
+                    raise NotMigrated(_UNKNOWN, statement.lineno, module)
+                return Start(module, statement, block, cpu, False, joins=position == first)
+            if position < max(earliest, top):
+                continue
+            if position == first < index:
+                return Start(module, statement, block, cpu, False, joins=True)
+            # A script of many processes may print who it is.
+            prints = (self.prints_once or self.distribution.replacements) and any(
+                _is_print(module, call) for call in _own_calls(statement)
+            )
+            if prints and (first < index or not creation.is_class):
+                return Start(module, statement, block, cpu, False)
+        if device is not None or anchor is not place.after:
+            return Start(module, block[max(index, known)], block, cpu, False)
+        if creation.is_class:
+            moved = [move.call for move in self.kept if move.module is module]
+            before = [each.body for each in _constructor(creation) if each is not module.scope(place.after).function]
+            for within, last in (*[(body, len(body)) for body in before], (block, index + 1)):
+                for statement in within[:last]:
+                    if any(module.holds(statement, call) for call in moved):
+                        return Start(module, statement, within, cpu, False)
+        binding = [position for position, statement in enumerate(block) if _binds(module, statement, wished)]
+        if binding and binding[0] > index:
+            raise NotMigrated(_UNKNOWN, anchor.lineno, module)
+        return Start(module, anchor, block, cpu, True)
+
+    def _early(self) -> list[ast.AST]:
+        """Everything in the file that will read the Accelerator, or what it tells a spawned function."""
+        found: list[ast.AST] = [
+            c for f in self.reach.parameters for caller, c in self.graph.sites[f] if caller is self.module
+        ]
+        found += [m.call for m in self.kept if m.module is self.module and _names_no_variable(m)]
+        found += [statement for _, statement in (*self.place.apart, *self.place.shared)] + [
+            one.after for one in self.place.later
+        ]
+        found += self.given.reads if self.given is not None else ()
+        found += [node for owner, node in self.needs if owner is self.module and node is not self.place.after]
+        asked = [p for p in self.distribution.replacements if p.optional and p.module is self.module]
+        found += [p.node for p in asked if self.reach.spelled(self.module, p.node) is not None]
+        spawned = self.distribution.spawned
+        if spawned is not None and spawned.module is self.module:
+            told = {name for name, _ in spawned.lost}
+            for node in self.module.walk(spawned.function, ast.Name):
+                if node.id in told and isinstance(node.ctx, ast.Load) and node not in self.gone:
+                    found.append(node)
+        return found
+
+    def _above_all(
+        self, anchor: ast.stmt, block: list[ast.stmt], early: list[ast.AST], wished: set[str]
+    ) -> tuple[ast.stmt, list[ast.stmt]]:
+        """The anchor as a statement of a block that no loop repeats and that every use in the scope is under."""
+        module = self.module
+        own = [n for n in early if n in module.parents and module.scope(n).function is self.creation.function]
+        while True:
+            parent = module.parents.get(anchor)
+            if not isinstance(parent, ast.stmt) or isinstance(
+                parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+            ):
+                return anchor, block
+            repeats = isinstance(parent, ast.For | ast.AsyncFor | ast.While)
+            chooses = isinstance(parent, ast.If) and not asks_for_name(parent.test)
+            outside = any(not _holds_any(module, block, node) for node in own)
+            if not (repeats or chooses or outside):
+                return anchor, block
+            if any(_binds(module, statement, wished) for statement in block):
+                if repeats or outside:
+                    raise NotMigrated(
+                        "the options that the Accelerator is made from are known only further in than it is needed",
+                        anchor.lineno,
+                        module,
+                    )
+                return anchor, block
+            anchor = parent
+            block = module.block(parent)
+
+    def _first_piece(self, block: list[ast.stmt]) -> int:
+        """The first statement of a block that joins the processes or asks who this one is, by itself or in a call."""
+        asked = [p for p in self.distribution.replacements if p.code in ("AM701", "AM704", "AM705") and not p.optional]
+        inside = {p.module.scope(p.node).function for p in asked} - {None}
+        for position, statement in enumerate(block):
+            if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                continue
+            if any(p.module is self.module and self.module.holds(statement, p.node) for p in asked):
+                return position
+            if self.graph.reached_from(statement, self.roles, self.module) & inside:
+                return position
+        return len(block)
+
+    def _way_home(self) -> ast.stmt:
+        """The statement of the creating scope from which the place of `prepare` is reached."""
+        module, place = self.module, self.place
+        home = place.module.scope(place.after).function
+        for node in module.walk(self.creation.node, ast.Expr, ast.Assign, ast.Return):
+            if module.scope(node) is self.creation:
+                if home in self.graph.reached_from(node, self.roles, module):
+                    return node
+        raise NotMigrated(
+            "how the training is reached from where processes are joined is not visible to the analysis",
+            place.after.lineno,
+        )
+
+    def _needs(self, statement: ast.stmt, early: list[ast.AST], users: set[Function]) -> bool:
+        """Whether a statement uses the Accelerator, by itself or through a function."""
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            return False
+        module = self.module
+        if (
+            users
+            and (self.graph.reached_from(statement, self.roles, module) | _constructors(self.roles, module, statement))
+            & users
+        ):
+            return True
+        return any(
+            node in module.parents and module.scope(node) is self.creation and module.holds(statement, node)
+            for node in early
+        )
 
 
 def _knows(start: Start, expression: str) -> bool:
@@ -120,86 +279,6 @@ def _imported_device(roles: Roles, module: Module, moves: list[Move]) -> tuple[s
     return None, None
 
 
-def _placed(
-    roles: Roles,
-    graph: CallGraph,
-    creation: Scope,
-    place: Place,
-    device: DeviceDefinition | None,
-    given: OutsideDevice | None,
-    dropped: list[Move],
-    kept: list[Move],
-    reach: Reach,
-    distribution: Distribution,
-    needs: list[tuple[Module, ast.AST]],
-    gone: frozenset[ast.AST],
-    cpu: str | None,
-    stays: bool,
-    prints_once: bool,
-) -> Start:
-    module = creation.module
-    early = _early(graph, module, place, given, kept, reach, distribution, needs, gone)
-    anchor: ast.stmt
-    if device is not None and _is_behind(place, device):
-        device = None  # it gets the Accelerator's where it is named
-    wished = names_in(cpu)
-    if device is not None:
-        anchor = below_definition(device) if stays else device.statement
-    elif creation is place.module.scope(place.after) or creation.is_class:
-        anchor = place.after
-    else:
-        anchor = _way_home(roles, graph, creation, place)
-    block = place.block if anchor is place.after else module.block(anchor)
-    if not creation.is_class:
-        anchor, block = _above_all(module, creation, anchor, block, early, wished)
-    index = block.index(anchor)
-    first = _first_piece(roles, graph, module, block, distribution)
-    earliest = top = known = 0
-    for position, statement in enumerate(block[: min(index, first) + 1]):
-        if _binds(module, statement, wished):
-            known = position + 1
-        elif _parses_arguments(statement) and position < first:
-            earliest = position + 1
-        elif isinstance(statement, ast.Import | ast.ImportFrom):
-            top = position + 1
-    late = [
-        position
-        for position in range(index)
-        if overrides(roles, graph, module, block[position]) or names_gpus(roles, graph, module, block[position])
-    ]
-    known = max([known, *[position + 1 for position in late]])
-    earliest = max(earliest, known)
-    users = _users(reach, module, early) | _on_this_gpu(roles, module, dropped)
-    for position, statement in enumerate(block[: index + 1]):
-        if not creation.is_class and _needs(roles, graph, module, creation, statement, early, users):
-            if position < known:
-                raise NotMigrated(_UNKNOWN, statement.lineno, module)
-            return Start(module, statement, block, cpu, False, joins=position == first)
-        if position < max(earliest, top):
-            continue
-        if position == first < index:
-            return Start(module, statement, block, cpu, False, joins=True)
-        # A script of many processes may print who it is.
-        prints = (prints_once or distribution.replacements) and any(
-            _is_print(module, call) for call in _own_calls(statement)
-        )
-        if prints and (first < index or not creation.is_class):
-            return Start(module, statement, block, cpu, False)
-    if device is not None or anchor is not place.after:
-        return Start(module, block[max(index, known)], block, cpu, False)
-    if creation.is_class:
-        moved = [move.call for move in kept if move.module is module]
-        before = [each.body for each in _constructor(creation) if each is not module.scope(place.after).function]
-        for within, last in (*[(body, len(body)) for body in before], (block, index + 1)):
-            for statement in within[:last]:
-                if any(module.holds(statement, call) for call in moved):
-                    return Start(module, statement, within, cpu, False)
-    binding = [position for position, statement in enumerate(block) if _binds(module, statement, wished)]
-    if binding and binding[0] > index:
-        raise NotMigrated(_UNKNOWN, anchor.lineno, module)
-    return Start(module, anchor, block, cpu, True)
-
-
 def _constructor(owner: Scope) -> list[ast.FunctionDef]:
     """What runs before the other methods of a class, if it has one."""
     own = [each for each in owner.node.body if isinstance(each, ast.FunctionDef)]  # type: ignore[attr-defined]
@@ -213,96 +292,6 @@ def _is_behind(place: Place, device: DeviceDefinition) -> bool:
         return False
     below = block[block.index(place.after) + 1 :]
     return any(device.module.holds(statement, device.statement) for statement in below)
-
-
-def _early(
-    graph: CallGraph,
-    module: Module,
-    place: Place,
-    given: OutsideDevice | None,
-    kept: list[Move],
-    reach: Reach,
-    distribution: Distribution,
-    needs: list[tuple[Module, ast.AST]],
-    gone: frozenset[ast.AST],
-) -> list[ast.AST]:
-    """Everything in the file that will read the Accelerator, or what it tells a spawned function."""
-    found: list[ast.AST] = [c for f in reach.parameters for caller, c in graph.sites[f] if caller is module]
-    found += [m.call for m in kept if m.module is module and _names_no_variable(m)]
-    found += [statement for _, statement in (*place.apart, *place.shared)] + [one.after for one in place.later]
-    found += given.reads if given is not None else ()
-    found += [node for owner, node in needs if owner is module and node is not place.after]
-    asked = [p for p in distribution.replacements if p.optional and p.module is module]
-    found += [p.node for p in asked if reach.spelled(module, p.node) is not None]
-    spawned = distribution.spawned
-    if spawned is not None and spawned.module is module:
-        told = {name for name, _ in spawned.lost}
-        for node in module.walk(spawned.function, ast.Name):
-            if node.id in told and isinstance(node.ctx, ast.Load) and node not in gone:
-                found.append(node)
-    return found
-
-
-def _above_all(
-    module: Module,
-    creation: Scope,
-    anchor: ast.stmt,
-    block: list[ast.stmt],
-    early: list[ast.AST],
-    wished: set[str],
-) -> tuple[ast.stmt, list[ast.stmt]]:
-    """The anchor as a statement of a block that no loop repeats and that every use in the scope is under."""
-    own = [n for n in early if n in module.parents and module.scope(n).function is creation.function]
-    while True:
-        parent = module.parents.get(anchor)
-        if not isinstance(parent, ast.stmt) or isinstance(
-            parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-        ):
-            return anchor, block
-        repeats = isinstance(parent, ast.For | ast.AsyncFor | ast.While)
-        chooses = isinstance(parent, ast.If) and not asks_for_name(parent.test)
-        outside = any(not _holds_any(module, block, node) for node in own)
-        if not (repeats or chooses or outside):
-            return anchor, block
-        if any(_binds(module, statement, wished) for statement in block):
-            if repeats or outside:
-                raise NotMigrated(
-                    "the options that the Accelerator is made from are known only further in than it is needed",
-                    anchor.lineno,
-                    module,
-                )
-            return anchor, block
-        anchor = parent
-        block = module.block(parent)
-
-
-def _first_piece(
-    roles: Roles, graph: CallGraph, module: Module, block: list[ast.stmt], distribution: Distribution
-) -> int:
-    """The first statement of a block that joins the processes or asks who this one is, by itself or in a call."""
-    asked = [p for p in distribution.replacements if p.code in ("AM701", "AM704", "AM705") and not p.optional]
-    inside = {p.module.scope(p.node).function for p in asked} - {None}
-    for position, statement in enumerate(block):
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            continue
-        if any(p.module is module and module.holds(statement, p.node) for p in asked):
-            return position
-        if graph.reached_from(statement, roles, module) & inside:
-            return position
-    return len(block)
-
-
-def _way_home(roles: Roles, graph: CallGraph, creation: Scope, place: Place) -> ast.stmt:
-    """The statement of the creating scope from which the place of `prepare` is reached."""
-    module = creation.module
-    home = place.module.scope(place.after).function
-    for node in module.walk(creation.node, ast.Expr, ast.Assign, ast.Return):
-        if module.scope(node) is creation:
-            if home in graph.reached_from(node, roles, module):
-                return node
-    raise NotMigrated(
-        "how the training is reached from where processes are joined is not visible to the analysis", place.after.lineno
-    )
 
 
 def names_in(expression: str | None) -> set[str]:
@@ -364,25 +353,6 @@ def _names_no_variable(move: Move) -> bool:
     """
     variable = move.module.variable(move.device) if move.device is not None else None
     return variable is None or any(binding.kind == "import" for binding in move.module.bindings(variable))
-
-
-def _needs(
-    roles: Roles,
-    graph: CallGraph,
-    module: Module,
-    creation: Scope,
-    statement: ast.stmt,
-    early: list[ast.AST],
-    users: set[Function],
-) -> bool:
-    """Whether a statement uses the Accelerator, by itself or through a function."""
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return False
-    if users and (graph.reached_from(statement, roles, module) | _constructors(roles, module, statement)) & users:
-        return True
-    return any(
-        node in module.parents and module.scope(node) is creation and module.holds(statement, node) for node in early
-    )
 
 
 def _constructors(roles: Roles, module: Module, statement: ast.stmt) -> set[Function]:

@@ -21,9 +21,9 @@ from accel_migrate.analysis.placement.reach import NAME, Reach, creation_scope, 
 from accel_migrate.analysis.placement.respelling import Respelling
 from accel_migrate.analysis.placement.starts import (
     Start,
+    StartFinder,
     after_names,
     device_is_needed,
-    find_start,
     printing,
     put_off,
 )
@@ -531,7 +531,7 @@ class _Reader:
         given = find_outside_device(
             self.roles, self.graph, creation, moves, modules, found.gone(reach), reach, found.distribution
         )
-        start = find_start(
+        start = StartFinder(
             self.roles,
             self.graph,
             creation,
@@ -548,7 +548,7 @@ class _Reader:
             participants.aliases,
             self._prints_once(modules),
             bound,
-        )
+        ).start()
         replacements = {replacement.statement for replacement in found.distribution.replacements}
         carrier = Respelling(self.graph, start.module, start.statement, replacements)
         precision = with_argument(found.precision, carrier, own, start.cpu)
