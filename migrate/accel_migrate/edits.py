@@ -36,11 +36,7 @@ def _place(node: ast.AST) -> tuple[int, int]:
 
 def places(module: Module, nodes: Iterable[tuple[Module, ast.AST]]) -> str:
     """`line 4, line 9, other.py:3`: where nodes are, as seen from a file."""
-    lines = [
-        f"line {node.lineno}" if owner is module else f"{owner.source.path.name}:{node.lineno}"  # type: ignore[attr-defined]
-        for owner, node in nodes
-    ]
-    shown = list(dict.fromkeys(lines))
+    shown = list(dict.fromkeys(module.place_of(*each) for each in nodes))
     return ", ".join(shown[:_MOST]) + (f" and {len(shown) - _MOST} more" if len(shown) > _MOST else "")
 
 

@@ -169,6 +169,11 @@ class Module:
         """Where a node comes in the text, to sort by; which of two runs first, `flow.sequence` says."""
         return self._spans[node][0]
 
+    def place_of(self, owner: Module, node: ast.AST) -> str:
+        """`line 4`, or `other.py:4` of another file: where a node is, as seen from this one."""
+        line = getattr(node, "lineno", 1)
+        return f"line {line}" if owner is self else f"{owner.source.path.name}:{line}"
+
     def is_written_before(self, one: ast.AST, other: ast.AST) -> bool:
         """Whether a node comes before another in the text."""
         return self.position(one) < self.position(other)

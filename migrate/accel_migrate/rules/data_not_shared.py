@@ -13,7 +13,6 @@ from accel_migrate.analysis.values.roles import Role
 from accel_migrate.analysis.values.unread import unread_batches
 from accel_migrate.edits import note
 from accel_migrate.flow.nodes import unparse
-from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -70,9 +69,10 @@ def _told(context: Context) -> str:
     if apart:
         seed = found[apart[0]]
         if seed.call is not None and seed.module is not None:
-            return f"makes batches of its own, by a seed that differs by process ({_place(context, seed.module, seed.call)})"
+            where = context.module.place_of(seed.module, seed.call)
+            return f"makes batches of its own, by a seed that differs by process ({where})"
         module, call = drawn[apart[0]]
-        where = _place(context, module, call)
+        where = context.module.place_of(module, call)
         return (
             f"makes its batches by itself, and draws numbers of its own, because {apart[0]} is not seeded alike on all "
             f"({where}); {_PART}"
@@ -96,10 +96,6 @@ def _played(seeding: Seeding, libraries: set[str]) -> Seeded:
     known += [] if games else [Seeded.APART]
     known += [] if actions <= told else [Seeded.APART]
     return next((each for each in (Seeded.APART, Seeded.UNKNOWN) if each in known), Seeded.ALIKE)
-
-
-def _place(context: Context, module: Module, call: ast.Call) -> str:
-    return f"line {call.lineno}" if module is context.module else f"{module.source.path.name}:{call.lineno}"
 
 
 def _chosen(context: Context, loops: list[LoaderLoop]) -> Iterator[Change]:

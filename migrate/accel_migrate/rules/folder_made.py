@@ -63,7 +63,7 @@ def _of_its_own(context: Context, call: ast.Call, dotted: str | None) -> Iterato
     if own is None:
         return
     owner, told = own
-    where = f"line {told.lineno}" if owner is module else f"{owner.source.path.name}:{told.lineno}"
+    where = module.place_of(owner, told)
     message = (
         f"each process names this folder for itself, by `{unparse(told)}` ({where}), so that N processes may make several, "
         "and only the main process's holds what is saved; take the name from one process, or from an option"

@@ -109,7 +109,7 @@ def _by_hand(context: Context) -> Iterator[Change]:
         stepped = stepped or found.in_step or not unscaled.isdisjoint(beside)
         where, read = found.read
         weights = found.of_parameters or not isinstance(read, ast.Attribute) or not _is_made_here(where, read.value)
-        line = f"line {read.lineno}" if where is module else f"{where.source.path.name}:{read.lineno}"  # type: ignore[attr-defined]
+        line = module.place_of(where, read)
         # Under FSDP here what is done by hand is done with whole ones.
         sharding = "FSDP, ZeRO 2 and 3" if training.wraps_models else "ZeRO 2 and 3"
         message = (

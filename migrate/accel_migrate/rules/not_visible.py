@@ -51,14 +51,9 @@ def find(context: Context) -> Iterator[Change]:
 
 
 def _named(module: Module, found: Iterable[Unseen]) -> str:
-    names = [f"{each.name} ({_line(module, each)})" for each in found]
+    names = [f"{each.name} ({module.place_of(each.module, each.node)})" for each in found]
     rest = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
     return ", ".join(names[:_MOST]) + rest
-
-
-def _line(module: Module, each: Unseen) -> str:
-    line = getattr(each.node, "lineno", 1)
-    return f"line {line}" if each.module is module else f"{each.module.source.path.name}:{line}"
 
 
 def _code(context: Context) -> Iterable[Unseen]:

@@ -35,8 +35,7 @@ def find(context: Context) -> Iterator[Change]:
         alike = seed.seeded is Seeded.ALIKE or (seed.seeded is Seeded.UNKNOWN and seed.launched)
         if alike and drawn.what not in told:
             here = drawn.module is module
-            line = f"line {drawn.call.lineno}" if here else f"{drawn.module.source.path.name}:{drawn.call.lineno}"
-            told[drawn.what] = f"{drawn.what} ({line})"
+            told[drawn.what] = f"{drawn.what} ({module.place_of(drawn.module, drawn.call)})"
             seeds.setdefault(drawn.library, seeding.last(drawn.library) or seed)
             if drawn.reseeds and not together:
                 advised[drawn.library] = seeds[drawn.library]

@@ -35,8 +35,8 @@ def _asked(context: Context) -> Iterator[Change]:
         if calls:
             handler = handlers[calls[0]]
             without = (
-                f"the others get EOFError, which is caught ({_place(module, *handler)}), and go on with another value: processes "
-                "that train with different values, or for different numbers of steps, come apart or wait for ever"
+                f"the others get EOFError, which is caught ({module.place_of(*handler)}), and go on with another value: "
+                "processes that train with different values, or for different numbers of steps, come apart or wait for ever"
                 if handler is not None
                 else "the others end with EOFError, and all with them"
             )
@@ -46,10 +46,6 @@ def _asked(context: Context) -> Iterator[Change]:
                 "broadcast_object_list"
             )
             yield note(context, CODE, calls[0], message)
-
-
-def _place(module: Module, owner: Module, node: ast.ExceptHandler) -> str:
-    return f"line {node.lineno}" if owner is module else f"{owner.source.path.name}:{node.lineno}"
 
 
 def _as_in(calls: Sequence[ast.expr]) -> str:

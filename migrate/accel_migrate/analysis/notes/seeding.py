@@ -108,8 +108,7 @@ class Seed:
     def place(self, module: Module) -> str:
         assert self.module is not None
         assert self.call is not None
-        owner, call = self.run or (self.module, self.call)
-        return f"line {call.lineno}" if owner is module else f"{owner.source.path.name}:{call.lineno}"
+        return module.place_of(*(self.run or (self.module, self.call)))
 
 
 class Seeding:
