@@ -153,6 +153,19 @@ GUARDED = """
     """
 
 
+def test_a_function_that_names_what_it_saves_runs_on_every_process():
+    script = GUARDED.format(test="rank == 0 and epoch % 2 == 0", line="keep(epoch)")
+    script = script.replace('        torch.save({"model": model.module.state_dict()}, "m.pt")\n', "")
+    function = (
+        "def keep(epoch):\n        kept = {'model': model.module.state_dict(), 'epoch': epoch}\n"
+        "        torch.save(kept, 'm.pt')\n\n    dist.init"
+    )
+    becomes(
+        script.replace("dist.init", function, 1),
+        "kept = {'model': accelerator.get_state_dict(model), 'epoch': epoch}\n    accelerator.save(kept, 'm.pt')",
+    )
+
+
 def test_all_collect_weights_when_a_guard_asks_for_more_than_the_main_process():
     becomes(
         GUARDED.format(test="rank == 0 and epoch % 2 == 0", line="print(epoch)"),

@@ -208,6 +208,11 @@ def test_says_that_something_may_be_downloaded(functions: str, told: bool) -> No
     assert (DOWNLOADS in said(training(functions=functions))) == told
 
 
+def test_one_download_of_a_data_set_speaks_for_the_others() -> None:
+    functions = "from torchvision.datasets import MNIST\nmore = MNIST('x', download=sys.argv[1])\n"
+    assert DOWNLOADS not in said(training(functions=functions + "most = MNIST('x', download=True)\n"))
+
+
 def test_says_what_may_be_kept_from_step_to_step():
     functions = "class Bank:\n    def __init__(self):\n        self.rows = []\n"
     functions += (

@@ -34,12 +34,7 @@ def _sets_print(module: Module, statement: ast.stmt) -> bool:
 def refusals_alone(module: Module, function: ast.AST, flag: str, code: str) -> Iterator[Replacement]:
     """`raise` where a script is not distributed: one process is enough for an Accelerator."""
     for node in module.walk(function):
-        if not isinstance(node, ast.If):
-            continue
-        alone = node.orelse if unparse(node.test) == flag else []
-        if unparse(node.test) == f"not {flag}":
-            alone = node.body
-        for statement in alone:
+        for statement in node.orelse if isinstance(node, ast.If) and unparse(node.test) == flag else []:
             for inner in module.walk(statement):
                 if isinstance(inner, ast.Raise):
                     yield Replacement(code, module, inner, None, "one process may train as well")

@@ -150,18 +150,12 @@ class RankFlow:
             case ast.UnaryOp(op=ast.Not(), operand=ast.Name() | ast.Attribute() as rank):
                 variable = module.variable(rank)
                 return variable in self.numbers and not self._picked(module, rank, depth)
-            case ast.Call() | ast.Name() | ast.Attribute():
+            case ast.Name() | ast.Attribute():
                 return self._picked(module, test, depth)
         return False
 
-    def _picked(self, module: Module, node: ast.Call | ast.Name | ast.Attribute, depth: int) -> bool:
-        """What a function returns, or a variable holds."""
-        if isinstance(node, ast.Call):
-            target = self.roles.target(module, node)
-            if target is None or isinstance(target.node, ast.ClassDef):
-                return bool(MAIN_NAME.search(unparse(node.func)))
-            returned = target.returned
-            return bool(returned) and all(self.picks_main(target.module, value, depth + 1) for value in returned)
+    def _picked(self, module: Module, node: ast.Name | ast.Attribute, depth: int) -> bool:
+        """What a variable holds."""
         values = [b.value for b in module.bindings_of(node) if b.kind == "assign"]
         if not values:
             return bool(MAIN_NAME.search(unparse(node)))

@@ -130,13 +130,6 @@ class Distribution:
             nodes += [shared.sampler, *([shared.shuffle] if shared.shuffle is not None else [])]
         return nodes
 
-    def guard_of(self, module: Module, node: ast.AST) -> ast.If | None:
-        """The main-process guard, alone or with other conditions, that a node's statement stands in directly."""
-        guard = module.parents[module.statement(node)]
-        if not isinstance(guard, ast.If) or guard not in self.main_only or module.statement(node) not in guard.body:
-            return None
-        return guard if not isinstance(guard.test, ast.BoolOp) or isinstance(guard.test.op, ast.And) else None
-
     def runs_on_main_only(self, module: Module, node: ast.AST) -> bool:
         """Whether a node stands in the body of a main-process guard, or in that branch of a choice."""
         inner = node

@@ -126,7 +126,7 @@ class _Judge:
         nodes = [n for n in self.module.walk(self.module.tree, ast.Name) if self.module.variable(n) == variable]
         reads = [n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
         others = [n for n in reads if not self.module.holds(self.loop.statement.iter, n)]
-        others = [n for n in others if bound[0] in reaching(self.module, n, variable)]  # type: ignore[arg-type]
+        others = [n for n in others if bound[0] in reaching(self.module, n)]
         held = self.module.holds(bound[0].statement, self.loop.loader)
         return held and all(isinstance(self.module.parents[n], ast.Attribute) for n in others)
 

@@ -8,7 +8,7 @@ from accel_migrate.analysis.evaluation.figures import NotExact
 from accel_migrate.analysis.evaluation.showing import CLOCKS, READS, makes_display, only_shows, writes
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.roles import Roles
-from accel_migrate.flow.nodes import called_name, unparse, walk
+from accel_migrate.flow.nodes import called_name, walk
 from accel_migrate.flow.reaching import reaching
 
 _BARS = {"set_description", "set_postfix", "set_postfix_str", "set_description_str"}
@@ -89,14 +89,7 @@ class Shown:
         if not isinstance(call.func, ast.Attribute):
             return False
         dotted = self.module.qualified(call.func) or ""
-        if call.func.attr in _BARS or (dotted.startswith("logging.") and call.func.attr in _LOGS):
-            return True
-        return call.func.attr in _LOGS and self._is_logger(call.func.value)
-
-    def _is_logger(self, node: ast.expr) -> bool:
-        """By its making; or by its name, where a function is given it."""
-        made = [self.module.qualified(v.func) or "" for v in self._values(node) if isinstance(v, ast.Call)]
-        return "logging.getLogger" in made or unparse(node).lower().endswith(("logger", "log"))
+        return call.func.attr in _BARS or (dotted.startswith("logging.") and call.func.attr in _LOGS)
 
     def _is_bar(self, node: ast.expr) -> bool:
         values = self._values(node)

@@ -160,11 +160,7 @@ class _Finder:
 
 
 def _rows_of(module: Module, value: ast.expr) -> ast.expr | None:
-    """The expression whose rows a value keeps: `x` of `x.argmax(1)`, `torch.max(x, 1)[1]`, `F.softmax(x, dim=1)`."""
-    if isinstance(value, ast.Subscript):
-        return value.value if isinstance(value.slice, ast.Constant) and isinstance(value.value, ast.Call) else None
-    if isinstance(value, ast.Attribute):
-        return value.value if value.attr in ("logits", "data", "indices", "last_hidden_state") else None
+    """The expression whose rows a value keeps: `x` of `x.argmax(1)`."""
     if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
         return None
     method = value.func.attr

@@ -76,8 +76,6 @@ class Rows:
             return self._subscript(node)
         if isinstance(node, ast.Call):
             return self._call(node)
-        if isinstance(node, ast.ListComp | ast.GeneratorExp):
-            return self._comprehension(node)
         if isinstance(node, ast.Tuple | ast.List):
             return self._together(node.elts)
         if isinstance(node, ast.IfExp):
@@ -163,22 +161,7 @@ class Rows:
         place = 1 if name in ("topk", "norm") else 0
         if name == "topk" and len(options) == 1:
             return ast.Constant(-1)
-        if name == "gather":
-            place = 0
         return options[place] if len(options) > place else None
-
-    def _comprehension(self, node: ast.ListComp | ast.GeneratorExp) -> Kind:
-        """`[decode(p) for p in predictions]`: each row by itself."""
-        if len(node.generators) != 1:
-            return Kind.MIXED
-        generator = node.generators[0]
-        if self.kind(generator.iter) is not Kind.ROWS:
-            return Kind.FIXED if self._is_fixed(node) else Kind.MIXED
-        own = {n.id for n in walk(generator.target) if isinstance(n, ast.Name)}
-        others = [
-            n for part in (node.elt, *generator.ifs) for n in walk(part) if isinstance(n, ast.Name) and n.id not in own
-        ]
-        return Kind.ROWS if all(self._name(n.id) is Kind.FIXED for n in others) else Kind.MIXED
 
 
 def _leaves_samples(dimension: ast.expr) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from accel_migrate.analysis.values.loops import CallGraph, iterated_loader
-from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.tensor_types import is_cpu_type
@@ -68,9 +68,7 @@ class Batches:
             return self.loaders(module, node.args[0], depth + 1)
         if isinstance(function, ast.Name) and function.id in ("next", "iter") and node.args:
             loader = iterated_loader(self.roles, module, node.args[0])
-            if loader is not None:
-                return self._read(module, loader)
-            return self._iterator(module, node.args[0]) if function.id == "next" else None
+            return self._read(module, loader) if loader is not None else None
         if isinstance(function, ast.Name) and function.id in ("list", "tuple", "dict", "map") and node.args:
             return self.loaders(module, node.args[-1], depth + 1)
         if isinstance(function, ast.Attribute) and module.qualified(function) is None:
@@ -80,20 +78,6 @@ class Batches:
                 return None
             return self.loaders(module, function.value, depth + 1)
         return None
-
-    def _iterator(self, module: Module, node: ast.expr) -> set[Variable] | None:
-        variable = module.variable(node)
-        if variable is None or not self.roles.of(variable) & Role.ITERATOR:
-            return None
-        found: set[Variable] = set()
-        for binding in module.bindings(variable):
-            if not isinstance(binding.value, ast.Call) or not binding.value.args:
-                return None
-            read = self._read(module, binding.value.args[0])
-            if read is None:
-                return None
-            found |= read
-        return found or None
 
     def _read(self, module: Module, loader: ast.expr) -> set[Variable] | None:
         variable = module.variable(loader)

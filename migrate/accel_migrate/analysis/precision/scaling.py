@@ -331,13 +331,7 @@ def _check_choice(module: Module, choice: ast.If, found: Scaling) -> None:
 
 
 def _plain(statement: ast.stmt) -> list[str]:
-    """The statement as full precision would write it, autocast regions opened; nothing for `scaler.update()`."""
-    if isinstance(statement, ast.With) and all("autocast" in unparse(item) for item in statement.items):
-        return [text for inner in statement.body for text in _plain(inner)]
-    if isinstance(statement, ast.If):
-        inner = [text for child in statement.body for text in _plain(child)]
-        other = [text for child in statement.orelse for text in _plain(child)]
-        return [f"if {unparse(statement.test)}", *inner, "else", *other]
+    """The statement as full precision would write it; nothing for `scaler.update()`."""
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         call = statement.value
         if isinstance(call.func, ast.Attribute) and "scaler" in unparse(call.func.value).lower():

@@ -81,9 +81,6 @@ class FigureKinds:
             return False
         node = picked(node, path)
         match node:
-            case ast.Tuple(elts=parts):
-                own = [part for part in parts if self.local.is_local(module, part)]
-                return all(self.is_of_loss(module, part, or_mean, depth + 1) for part in own)
             case ast.UnaryOp():
                 return self.is_of_loss(module, node.operand, or_mean, depth + 1)
             case ast.BinOp():
@@ -96,12 +93,6 @@ class FigureKinds:
                 return self.is_of_loss(module, node.elt, or_mean, depth + 1)
             case ast.Call():
                 return self._call_of_loss(module, node, or_mean, depth, path)
-            case ast.Subscript() | ast.Attribute() if module.variable(node) is None:
-                root: ast.expr = node
-                while isinstance(root, ast.Subscript | ast.Attribute):
-                    root = root.value
-                given = self.local.given_to(module, root)
-                return bool(given) and all(self.is_of_loss(module, part, or_mean, depth + 1) for part in given)
         variable = module.variable(node)
         if variable is None:
             return False
