@@ -32,9 +32,13 @@ class Rule:
     summary: str
     why: str
     example_before: str
-    example_after: str
     find: Callable[[Context], Iterator[Change]] = field(repr=False)
     safety: Safety = Safety.SAFE
+    example_after: str = ""
+
+    def __post_init__(self) -> None:
+        if self.safety is Safety.NOTE:  # it edits nothing
+            object.__setattr__(self, "example_after", self.example_after or self.example_before)
 
     @property
     def name(self) -> str:

@@ -63,7 +63,6 @@ RULE = Rule(
     "`accelerator.accumulate` also steps on the last, incomplete group of an epoch, which most scripts drop, so the two are not "
     "the same. Both at once would divide twice.",
     example_before="if (step + 1) % 4 == 0:\n    optimizer.step()",
-    example_after="if (step + 1) % 4 == 0:\n    optimizer.step()",
     find=find,
     safety=Safety.NOTE,
 )

@@ -40,7 +40,6 @@ RULE = Rule(
     why="The batch of one process is as large as it was, so its statistics are as good as they were; those of all processes "
     "together would be better, at the price of an exchange in every layer.",
     example_before="self.bn = nn.BatchNorm2d(64)",
-    example_after="self.bn = nn.BatchNorm2d(64)",
     find=find,
     safety=Safety.NOTE,
 )

@@ -146,7 +146,6 @@ RULE = Rule(
     why="The Accelerator runs on whatever there is; these calls fail or do nothing elsewhere. They are left as they are, "
     "because what they measure or make is the author's business.",
     example_before="torch.cuda.synchronize()",
-    example_after="torch.cuda.synchronize()",
     find=find,
     safety=Safety.NOTE,
 )

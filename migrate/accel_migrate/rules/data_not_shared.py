@@ -135,7 +135,6 @@ RULE = Rule(
     why="`prepare` shards what a DataLoader yields. Batches that are cut by hand, drawn at random or played out of an "
     "environment come to every process as they came to one.",
     example_before="x, y = get_batch()",
-    example_after="x, y = get_batch()",
     find=find,
     safety=Safety.NOTE,
 )

@@ -74,7 +74,6 @@ RULE = Rule(
     summary="data that every process downloads",
     why="Processes that unpack the same archive into the same folder at once read each other's half-written files.",
     example_before='data = MNIST("data", download=True)',
-    example_after='data = MNIST("data", download=True)',
     find=find,
     safety=Safety.NOTE,
 )

@@ -55,7 +55,6 @@ RULE = Rule(
     why="Sharing out the batches would change a figure such as a mean of batch means. Left whole, the figure is the "
     "original's on any number of processes; evaluation is as long as it was on one.",
     example_before="val_loss += criterion(model(x), y).item()  # later: / len(val_loader)",
-    example_after="val_loss += criterion(model(x), y).item()  # later: / len(val_loader)",
     find=find,
     safety=Safety.NOTE,
 )

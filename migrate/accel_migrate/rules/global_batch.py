@@ -84,7 +84,6 @@ RULE = Rule(
     why="`batch_size` is what one process consumes at a time. Whether to divide it by the number of processes, to scale the "
     "learning rate or to leave both is the author's choice; nothing of it is changed.",
     example_before="loader = DataLoader(data, batch_size=32)",
-    example_after="loader = DataLoader(data, batch_size=32)",
     find=find,
     safety=Safety.NOTE,
 )

@@ -59,7 +59,6 @@ RULE = Rule(
     "the loss from, grows out of one process's batches: a queue of keys, averages by hand, a pool of pictures. DDP copies "
     "registered buffers of a prepared model from the main process at each forward; all else differs from process to process.",
     example_before="queue = torch.cat([queue, keys])[-4096:]",
-    example_after="queue = torch.cat([queue, keys])[-4096:]",
     find=find,
     safety=Safety.NOTE,
 )

@@ -21,7 +21,6 @@ RULE = Rule(
     why="A loop is migrated whole or not at all: half a migration is worse than none. "
     "The note says what stood in the way.",
     example_before="loss.backward()  # no optimizer is visible",
-    example_after="loss.backward()  # no optimizer is visible",
     find=find,
     safety=Safety.NOTE,
 )

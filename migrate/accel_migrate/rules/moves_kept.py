@@ -25,7 +25,6 @@ RULE = Rule(
     why="A batch of a prepared loader is on the device already, and moving it there again copies nothing. Where it is not "
     "certain that all tensors still meet on one device without the moves, they stay.",
     example_before="mask = mask.to(device)",
-    example_after="mask = mask.to(device)",
     find=find,
     safety=Safety.NOTE,
 )

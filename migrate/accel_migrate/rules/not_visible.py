@@ -167,7 +167,6 @@ RULE = Rule(
     why="What N processes mean for a script can be said where its code can be read. Where it cannot, this says what to look for, "
     "and where: nothing is taken for harmless because it is not visible.",
     example_before="model = build(args)",
-    example_after="model = build(args)",
     find=find,
     safety=Safety.NOTE,
 )

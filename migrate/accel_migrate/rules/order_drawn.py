@@ -183,7 +183,6 @@ RULE = Rule(
     "Our runtime seeds all processes alike: they draw the same order unless the script seeds each by a number of its own, or "
     "draws from a generator that has no seed. Accelerate does not.",
     example_before="train, held_out = random_split(data, [900, 100])",
-    example_after="train, held_out = random_split(data, [900, 100])",
     find=find,
     safety=Safety.NOTE,
 )

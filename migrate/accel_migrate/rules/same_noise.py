@@ -73,7 +73,6 @@ RULE = Rule(
     "until prepare has agreed on all that is shared, and is not advised where every process evaluates whole and may draw for it: "
     "their figures, and what is decided by them, would part.",
     example_before="noise = torch.randn(batch_size, nz, device=device)",
-    example_after="noise = torch.randn(batch_size, nz, device=device)",
     find=find,
     safety=Safety.NOTE,
 )

@@ -64,7 +64,6 @@ RULE = Rule(
     "many samples. A sum is N times smaller than the sum over all, and a mean over tokens or a mask weighs each process "
     "alike, however many it had. A loss between samples, as contrastive ones are, knows those of one process's batch only.",
     example_before='loss = F.mse_loss(output, target, reduction="sum")',
-    example_after='loss = F.mse_loss(output, target, reduction="sum")',
     find=find,
     safety=Safety.NOTE,
 )

@@ -117,7 +117,6 @@ RULE = Rule(
     why="Every process runs the whole script. A logger, a checkpoint class or a question at the terminal in a file that no edit "
     "reaches happens N times.",
     example_before="from mylog import Logger\n\nlogger = Logger()\nlogger.scalar(loss)",
-    example_after="from mylog import Logger\n\nlogger = Logger()\nlogger.scalar(loss)",
     find=find,
     safety=Safety.NOTE,
 )

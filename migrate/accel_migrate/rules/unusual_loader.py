@@ -77,7 +77,6 @@ RULE = Rule(
     why="`prepare` shards what torch's DataLoader yields, in an order that all processes agree on. A sampler with its own "
     "random numbers, or a library's own loader, may not keep to that.",
     example_before="loader = DataLoader(data, sampler=WeightedSampler(weights))",
-    example_after="loader = DataLoader(data, sampler=WeightedSampler(weights))",
     find=find,
     safety=Safety.NOTE,
 )

@@ -192,7 +192,6 @@ RULE = Rule(
     "with random weights, which nothing prepares. Our runtime seeds all processes alike: they draw the same weights unless the "
     "script seeds each by a number of its own. Accelerate does not.",
     example_before="teacher = copy.deepcopy(model)",
-    example_after="teacher = copy.deepcopy(model)",
     find=find,
     safety=Safety.NOTE,
 )

@@ -17,6 +17,7 @@ from accel_migrate.flow.scopes import Function, Module, Scope, Variable
 
 NAME = "accelerator"
 _Call = tuple[Function | None, ast.AST]  # what is called, and where
+_Place = tuple[Module, ast.AST]
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,33 +76,104 @@ def _sees_guarded(module: Module, node: ast.AST) -> bool:
     return any(all(b.kind == "assign" and under_main(module, b.statement) for b in bindings) for bindings in built)
 
 
-def find_reach(
-    roles: Roles,
-    graph: CallGraph,
-    creation: Scope,
-    by_class: Scope | None,
-    needs: list[tuple[Module, ast.AST]],
-    wishes: list[tuple[Module, ast.AST]],
-    wished: CallGraph,
-    guarded: bool,
-    keep_device: bool = False,
-    scalers: dict[Function, tuple[Module, str]] | None = None,
-    gone: frozenset[ast.AST] = frozenset(),
-) -> Reach:
-    """Hand the Accelerator down from where it is made to all that need it, and where possible to those that wish it.
+@dataclass(frozen=True, eq=False)
+class ReachFinder:
+    """Hands the Accelerator down from where it is made."""
 
-    Who wishes it gets it only if every call that is visible can hand it over, `wished`, also those of other scripts.
-    Nothing reads what is `gone`: a parameter that only told moves their device.
-    """
-    everywhere = creation.module if creation.parent is None and by_class is None and not guarded else None
-    family = roles.project.family(by_class) if by_class is not None else frozenset[Scope]()
-    reach = Reach(creation, by_class, family, {}, everywhere, guarded)
-    for module, node in needs:
-        reach = _extended(roles, graph, reach, module, node, keep_device, scalers or {}, gone)
-    for module, node in wishes:
-        with suppress(NotMigrated):
-            reach = _extended(roles, wished, reach, module, node, keep_device, scalers or {}, gone)
-    return reach
+    roles: Roles
+    graph: CallGraph
+    wished: CallGraph  # also the calls of other scripts
+    keep_device: bool
+    scalers: dict[Function, tuple[Module, str]]
+    gone: frozenset[ast.AST]  # what nothing reads: a parameter that only told moves their device
+
+    def reach(
+        self, creation: Scope, by_class: Scope | None, guarded: bool, needs: list[_Place], wishes: list[_Place]
+    ) -> Reach:
+        """The Accelerator for all that need it, and where possible for those that wish it.
+
+        Who wishes it gets it only if every call that is visible can hand it over.
+        """
+        everywhere = creation.module if creation.parent is None and by_class is None and not guarded else None
+        family = self.roles.project.family(by_class) if by_class is not None else frozenset[Scope]()
+        reach = Reach(creation, by_class, family, {}, everywhere, guarded)
+        for module, node in needs:
+            reach = self._extended(self.graph, reach, module, node)
+        for module, node in wishes:
+            with suppress(NotMigrated):
+                reach = self._extended(self.wished, reach, module, node)
+        return reach
+
+    def _extended(self, graph: CallGraph, reach: Reach, module: Module, node: ast.AST) -> Reach:
+        """The reach with one more place, and with all callers on the way to it."""
+        parameters = dict(reach.parameters)
+        extended = replace(reach, parameters=parameters)
+        # Each with the function that is called there, and the call by which one file runs what is in another.
+        pending: list[tuple[Module, ast.AST, Function | None, _Call]] = [(module, node, None, (None, node))]
+        while pending:
+            module, node, called, entry = pending.pop()
+            function = module.scope(node).function
+            device = self._device(graph, module, function)
+            if extended.spelled(module, node) is not None and (
+                device is None
+                or function in parameters
+                or extended.by_class is not None
+                or self._is_read(graph, parameters, module, function, device)
+            ):
+                continue
+            if function is extended.creation.node:
+                continue
+            if function is None:
+                far = (called, node) if module is extended.creation.module else entry
+                raise _unnamed(self.roles, extended, called) or _too_far_out(extended, module, *far)
+            sites = graph.sites.get(function, [])
+            if not sites:
+                raise NotMigrated(_not_called(self.roles, module, function), function.lineno, module)
+            _check_references(self.roles, function, graph.all_sites[function])
+            _, scaler = self.scalers.get(function, (module, None))
+            if scaler is not None and default_of(function, scaler) is not None:
+                scaler = None  # with a default it may be left out of a call, and the Accelerator may not
+            parameters[function] = NewParameter(module, function, device, scaler)
+            pending += [
+                (caller, call, function, entry if caller is module else (function, call)) for caller, call in sites
+            ]
+        return extended
+
+    def _device(self, graph: CallGraph, module: Module, function: Function | None) -> str | None:
+        """The parameter that holds the device, if every caller hands over the training's device for it."""
+        if function is None or self.keep_device:
+            return None
+        scope = module.functions[function]
+        positional = [*function.args.posonlyargs, *function.args.args]
+        plain = len(positional) - len(function.args.defaults)
+        # Behind a parameter with a default, one without cannot stand.
+        for argument in (*positional[: plain + 1], *function.args.kwonlyargs):
+            variable = Variable(scope, argument.arg)
+            if self.roles.of(variable) == Role.DEVICE and len(module.bindings(variable)) == 1:
+                if all(is_device(self.roles, caller, value) for caller, value in graph.handed(variable)):
+                    return argument.arg
+        return None
+
+    def _is_read(
+        self,
+        graph: CallGraph,
+        taking: dict[Function, NewParameter],
+        module: Module,
+        function: Function | None,
+        device: str,
+    ) -> bool:
+        """Whether a function goes on reading its device, and not only to hand it to one that takes the Accelerator instead."""
+        handed = {
+            value
+            for inner, taken in taking.items()
+            if taken.device is not None
+            for _, value in graph.handed(Variable(taken.module.functions[inner], taken.device))
+        }
+        return any(
+            isinstance(node, ast.Name) and node.id == device and node not in self.gone and node not in handed
+            for statement in (function.body if function is not None else ())
+            for node in module.walk(statement, ast.Name)
+        )
 
 
 def creation_scope(roles: Roles, graph: CallGraph, home: Scope, needs: list[tuple[Module, ast.AST]]) -> Scope:
@@ -146,49 +218,6 @@ def _names(roles: Roles, module: Module, node: ast.AST, function: Function) -> b
         return False
     target = roles.project.definition(module, node)
     return target is None or target.node is function
-
-
-def _extended(
-    roles: Roles,
-    graph: CallGraph,
-    reach: Reach,
-    module: Module,
-    node: ast.AST,
-    keep_device: bool,
-    scalers: dict[Function, tuple[Module, str]],
-    gone: frozenset[ast.AST],
-) -> Reach:
-    """The reach with one more place, and with all callers on the way to it."""
-    parameters = dict(reach.parameters)
-    extended = replace(reach, parameters=parameters)
-    # Each with the function that is called there, and the call by which one file runs what is in another.
-    pending: list[tuple[Module, ast.AST, Function | None, _Call]] = [(module, node, None, (None, node))]
-    while pending:
-        module, node, called, entry = pending.pop()
-        function = module.scope(node).function
-        device = _device_parameter(roles, graph, module, function) if function is not None and not keep_device else None
-        if extended.spelled(module, node) is not None and (
-            device is None
-            or function in parameters
-            or extended.by_class is not None
-            or _is_read(graph, parameters, module, function, device, gone)
-        ):
-            continue
-        if function is extended.creation.node:
-            continue
-        if function is None:
-            far = (called, node) if module is extended.creation.module else entry
-            raise _unnamed(roles, extended, called) or _too_far_out(extended, module, *far)
-        sites = graph.sites.get(function, [])
-        if not sites:
-            raise NotMigrated(_not_called(roles, module, function), function.lineno, module)
-        _check_references(roles, function, graph.all_sites[function])
-        _, scaler = scalers.get(function, (module, None))
-        if scaler is not None and default_of(function, scaler) is not None:
-            scaler = None  # with a default it may be left out of a call, and the Accelerator may not
-        parameters[function] = NewParameter(module, function, device, scaler)
-        pending += [(caller, call, function, entry if caller is module else (function, call)) for caller, call in sites]
-    return extended
 
 
 def _not_called(roles: Roles, module: Module, function: Function) -> str:
@@ -237,42 +266,6 @@ def _too_far_out(reach: Reach, module: Module, called: Function | None, node: as
     if module is not home:
         here, made = f"{here} of {module.source.path.name}", f"{made} of {home.source.path.name}" if name else made
     return NotMigrated(f"{what} {here} (line {line}), where there is none: it is made {made}", line, module)
-
-
-def _device_parameter(roles: Roles, graph: CallGraph, module: Module, function: Function) -> str | None:
-    """The parameter that holds the device, if every caller hands over the training's device for it."""
-    scope = module.functions[function]
-    positional = [*function.args.posonlyargs, *function.args.args]
-    plain = len(positional) - len(function.args.defaults)
-    # Behind a parameter with a default, one without cannot stand.
-    for argument in (*positional[: plain + 1], *function.args.kwonlyargs):
-        variable = Variable(scope, argument.arg)
-        if roles.of(variable) == Role.DEVICE and len(module.bindings(variable)) == 1:
-            if all(is_device(roles, caller, value) for caller, value in graph.handed(variable)):
-                return argument.arg
-    return None
-
-
-def _is_read(
-    graph: CallGraph,
-    parameters: dict[Function, NewParameter],
-    module: Module,
-    function: Function | None,
-    device: str,
-    gone: frozenset[ast.AST],
-) -> bool:
-    """Whether a function goes on reading its device, and not only to hand it to one that takes the Accelerator instead."""
-    handed = {
-        value
-        for inner, taken in parameters.items()
-        if taken.device is not None
-        for _, value in graph.handed(Variable(taken.module.functions[inner], taken.device))
-    }
-    return any(
-        isinstance(node, ast.Name) and node.id == device and node not in gone and node not in handed
-        for statement in (function.body if function is not None else ())
-        for node in module.walk(statement, ast.Name)
-    )
 
 
 def _check_references(roles: Roles, function: Function, sites: list[tuple[Module, ast.Call]]) -> None:

@@ -17,7 +17,7 @@ from accel_migrate.analysis.moves.devices import DeviceDefinition, Move, moves_i
 from accel_migrate.analysis.placement.choices import Choice, choice_of
 from accel_migrate.analysis.placement.one_device import Tied
 from accel_migrate.analysis.placement.outside_device import OutsideDevice, find_outside_device, texts_of
-from accel_migrate.analysis.placement.reach import NAME, Reach, creation_scope, find_reach, is_idle
+from accel_migrate.analysis.placement.reach import NAME, Reach, ReachFinder, creation_scope, is_idle
 from accel_migrate.analysis.placement.respelling import Respelling
 from accel_migrate.analysis.placement.starts import (
     Start,
@@ -447,19 +447,17 @@ class _Reader:
         needs += found.precision.scaling.unscaled
         creation = self._creation(setup, found, needs)
         replaced = rank_parameters(distribution, found.dropped, found.kept, self.graph)
-        reach = find_reach(
+        finder = ReachFinder(
             self.roles,
             self.graph,
-            creation,
-            home if creation.is_class else None,
-            needs,
-            [*self._wishes(participants, found), *self._asked_of_models(found)],
             self.seen,
-            self._under_main_guard(creation, place if found.device is None else None, found.device),
             self.keep_device,
             {**move_parameters(found.dropped, self.graph), **replaced, **found.precision.scaling.parameters},
             found.taken,
         )
+        guarded = self._under_main_guard(creation, place if found.device is None else None, found.device)
+        wishes = [*self._wishes(participants, found), *self._asked_of_models(found)]
+        reach = finder.reach(creation, home if creation.is_class else None, guarded, needs, wishes)
         return creation, reach, needs
 
     def _asked_of_models(self, found: _Findings) -> list[tuple[Module, ast.AST]]:
