@@ -288,7 +288,9 @@ def _grown(file: Module, node: ast.AST, own: set[str]) -> Iterator[str]:
         case ast.Call(func=ast.Attribute(value=kept, attr=attr)) if attr in GROWS and root(kept) not in own:
             if not only_shows(file, node):
                 yield _kept_in(kept)
-        case ast.Expr(value=ast.Call(func=ast.Name() | ast.Attribute() as kept, args=[_, _, *_])) if root(kept) not in own:
+        case ast.Expr(value=ast.Call(func=ast.Name() | ast.Attribute() as kept, args=[_, _, *_])) if (
+            root(kept) not in own
+        ):
             variable = file.variable(kept)  # `metric(net(x), y)`, of an object that keeps what it was called with
             if variable is not None and any(isinstance(each.value, ast.Call) for each in file.bindings(variable)):
                 yield _kept_in(kept)

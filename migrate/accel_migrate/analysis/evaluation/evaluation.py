@@ -135,7 +135,7 @@ class _Judge:
             nodes = [n for n in self.module.walk(self.module.tree, ast.Name) if n.id == name]
             reads = [n for n in nodes if self.module.variable(n) == variable and isinstance(n.ctx, ast.Load)]
             if replaced.issuperset(reads):
-                yield from (b.statement for b in self.module.bindings(variable) if b.kind == "assign")  # type: ignore[arg-type]
+                yield from (b.statement for b in self.module.bindings(variable) if b.kind == "assign")
 
     def _take(self, names: list[str], values: list[str]) -> None:
         self.names += names
@@ -225,9 +225,9 @@ class _Judge:
         parent = self.module.parents[node]
         if isinstance(parent, ast.Subscript | ast.Starred) and parent.value is node:
             raise NotExact(f"`{node.id}` is taken apart after the forward", node)
-        if any(_is_size(b.value) for b in self.module.bindings(self.module.variable(node))):  # type: ignore[arg-type]
+        if any(_is_size(b.value) for b in self.module.bindings(self.module.variable(node))):
             raise NotExact(f"`{node.id}` is a size of this process's batch", node)
-        values = [binding.value for binding in self.module.bindings(self.module.variable(node))]  # type: ignore[arg-type]
+        values = [binding.value for binding in self.module.bindings(self.module.variable(node))]
         cut = any(is_cut_from(self.module, value, self.moved) for value in values)
         if self.moved and node.id not in self.moved and not cut:
             raise NotExact(f"`{node.id}` stays on the CPU, and the batches of a shared loader do not", node)

@@ -521,8 +521,7 @@ class _Search:
     def _is_made_once(self, module: Module, picked: ast.Subscript) -> bool:
         """Whether a loop picks the same rows in each of its rounds: `out[train]`, where `train` is bound above it."""
         key = picked.slice
-        variable = module.variable(key) if isinstance(key, ast.Name) else None
-        bound = reaching(module, key, variable) if isinstance(key, ast.Name) and variable is not None else []
+        bound = reaching(module, key) if isinstance(key, ast.Name) else []
         loop = next((each for each in module.ancestors(picked) if isinstance(each, ast.For | ast.While)), None)
         function = module.scope(picked).function
         return (

@@ -265,7 +265,9 @@ def _called(module: Module, call: ast.Call, least: int = 0) -> tuple[str, list[a
 
 def _meet_others(name: str, call: ast.Call) -> bool:
     """`x.flip(0)`, `torch.roll(x, 1, dims=0)`: rows stand where others stood, whatever they are used with there."""
-    said = [keyword.value for keyword in call.keywords if keyword.arg == "dims"] or (call.args if name == "flip" else call.args[-1:])
+    said = [keyword.value for keyword in call.keywords if keyword.arg == "dims"] or (
+        call.args if name == "flip" else call.args[-1:]
+    )
     dims = [part for each in said for part in (each.elts if isinstance(each, ast.List | ast.Tuple) else [each])]
     return name in ("flip", "roll") and any(isinstance(dim, ast.Constant) and dim.value == 0 for dim in dims)
 

@@ -67,7 +67,7 @@ class Locality:
                 if binding.kind != "parameter":
                     found.append(binding)
                 else:
-                    waiting += [given for given in self.graph.handed(variable) if given not in waiting]  # type: ignore[arg-type]
+                    waiting += [given for given in self.graph.handed(variable) if given not in waiting]
         return found
 
     def is_local(self, module: Module, node: ast.expr) -> bool:

@@ -29,7 +29,9 @@ def read_back(module: Module, written: Iterable[ast.stmt]) -> Iterator[ast.stmt]
     waited: list[ast.Call] = []
     for call in module.calls:
         read = _path_read(module, call) if call not in inside else None
-        before = [each for each in writes.get(_spelled(module, read), ()) if follows(module, each, call)] if read else []
+        before = (
+            [each for each in writes.get(_spelled(module, read), ()) if follows(module, each, call)] if read else []
+        )
         met = [each for each in waited if follows(module, each, call)]
         if all(any(follows(module, each, wait) for wait in met) for each in before) or not always_runs(module, call):
             continue
