@@ -11,12 +11,8 @@ from accel_migrate.analysis.values.contents import contents
 from accel_migrate.edits import add_argument, change, note, quoted, replace_node
 from accel_migrate.emit import silent_writers
 from accel_migrate.flow.nodes import unparse, walk
-<<<<<<< HEAD
 from accel_migrate.import_lines import import_line
-from accel_migrate.plan import Change, Edit, Guard, Safety
-=======
-from accel_migrate.plan import Change, Guard
->>>>>>> 1d809216 (rules: a change and a note belong to the training of their context)
+from accel_migrate.plan import Change, Edit, Guard
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM603"
@@ -92,15 +88,10 @@ def _silenced(context: Context, silent: list[ast.Call]) -> Iterator[Change]:
     for call in silent:
         source = module.source
         text = f"{source.code(call)} if {training.ready(module, call)}.is_main_process else Silent()"
-<<<<<<< HEAD
         edits: list[Edit] = [replace_node(source, call, text)]
         if module is not training.start.module and call is silent[0]:
             edits.append(import_line(module, module.statement(call), f"from {context.settings.target} import Silent"))
-        yield change(CODE, call, "one process writes events", edits, loop=training.index)
-=======
-        edit = replace_node(source, call, text)
-        yield change(context, CODE, call, "one process writes events", [edit])
->>>>>>> 1d809216 (rules: a change and a note belong to the training of their context)
+        yield change(context, CODE, call, "one process writes events", edits)
 
 
 def _written(context: Context, silent: list[ast.Call]) -> Iterator[Change]:

@@ -9,11 +9,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.distribution.replacements import Wrapping
 from accel_migrate.analysis.distribution.wrapped_parts import is_part
 from accel_migrate.analysis.notes.shares import takes_in_more
-<<<<<<< HEAD
-from accel_migrate.edits import change, comment_above, left_empty, piece_changes, without
-=======
-from accel_migrate.edits import change, comment_above, note, piece_changes, without
->>>>>>> 1d809216 (rules: a change and a note belong to the training of their context)
+from accel_migrate.edits import change, comment_above, left_empty, note, piece_changes, without
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Edit, Replace, Uncomment
 from accel_migrate.rule import Context, Rule

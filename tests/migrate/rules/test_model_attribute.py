@@ -207,7 +207,8 @@ def test_says_once_that_weights_taken_by_hand_may_be_sharded(line: str) -> None:
 
 
 def test_weights_of_models_that_are_handed_over_in_a_list() -> None:
-    helper = "def norms(models):\n    for each in models:\n        for weight in each.parameters():\n            show(weight.item())\n"
+    helper = "def norms(models):\n    for each in models:\n"
+    helper += "        for weight in each.parameters():\n            show(weight.item())\n"
     for handed, count in (("[model]", 1), ("[average]", 0), ("[model, average]", 0)):
         early = "average = copy.deepcopy(model)"
         source = "import copy\n" + helper + SCRIPT.format(early=early, line=f"norms({handed})")
