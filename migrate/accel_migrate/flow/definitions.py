@@ -175,6 +175,15 @@ def owner_of(module: Module, node: ast.AST) -> ast.AST:
     return node
 
 
+@once
+def calls_at(module: Module) -> dict[ast.AST, list[ast.Call]]:
+    """The calls of a file by the statement, handler or case at which they run."""
+    found: dict[ast.AST, list[ast.Call]] = {}
+    for call in module.calls:
+        found.setdefault(owner_of(module, call), []).append(call)
+    return found
+
+
 def _annotations(module: Module) -> list[ast.expr]:
     found = [node.annotation for node in module.walk(module.tree, ast.arg, ast.AnnAssign)]
     found += [function.returns for function in module.walk(module.tree, ast.FunctionDef, ast.AsyncFunctionDef)]

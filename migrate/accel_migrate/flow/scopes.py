@@ -276,6 +276,30 @@ class Module:
                 found.setdefault(owner, []).append((call.func.attr, call))
         return found
 
+    @cached_property
+    def named(self) -> dict[Variable, list[ast.Name | ast.Attribute]]:
+        """Where each variable is named, in reading order."""
+        found: dict[Variable, list[ast.Name | ast.Attribute]] = {}
+        for node in self.walk(self.tree, ast.Name, ast.Attribute):
+            if (variable := self.variable(node)) is not None:
+                found.setdefault(variable, []).append(node)
+        return found
+
+    def reads(self, variable: Variable | None) -> list[ast.Name | ast.Attribute]:
+        """Where a variable is read, in reading order; what is no variable, nowhere."""
+        named = self.named.get(variable, []) if variable is not None else []
+        return [node for node in named if isinstance(node.ctx, ast.Load)]
+
+    @cached_property
+    def items_set(self) -> dict[Variable, list[ast.expr]]:
+        """What is put under a key or an index of each variable: `value` of `held[key] = value`."""
+        found: dict[Variable, list[ast.expr]] = {}
+        for node in self.walk(self.tree, ast.Assign):
+            target = node.targets[0]
+            if isinstance(target, ast.Subscript) and (owner := self.variable(target.value)) is not None:
+                found.setdefault(owner, []).append(node.value)
+        return found
+
     def bindings(self, variable: Variable | None) -> list[Binding]:
         """What a variable is bound to in this file; what is no variable, to nothing."""
         if variable is None:

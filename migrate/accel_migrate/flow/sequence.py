@@ -11,13 +11,16 @@ from accel_migrate.flow.scopes import Module
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
-@once
 def follows(module: Module, first: ast.AST, second: ast.AST) -> bool:
     """Whether a run can come to the second after the first, in the same round of each loop around both.
 
     What is in a statement follows it, and no statement follows itself. False where they are of different functions.
     """
-    begin, end = module.statement(first), module.statement(second)
+    return _follows(module, module.statement(first), module.statement(second))
+
+
+@once
+def _follows(module: Module, begin: ast.stmt, end: ast.stmt) -> bool:
     graph = _graph_of_both(module, begin, end)
     if graph is None or begin is end or module.holds(end, begin):
         return False

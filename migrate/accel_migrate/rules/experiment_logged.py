@@ -24,12 +24,14 @@ def find(context: Context) -> Iterator[Change]:
     silent = [call for each in context.training.modules for call in silent_writers(context, each)]
     yield from _silenced(context, [call for call in module.calls if call in silent])
     for call in module.calls:
-        dotted = module.qualified(call.func) or ""
+        starts = module.qualified(call.func) == "wandb.init"
+        if not starts and (opened or call in silent or not opens_events(context.script.roles, module, call)):
+            continue
         if flow.on_some(module, call):
             continue  # made under a guard of the script's own, which its uses have too
-        if dotted == "wandb.init":
+        if starts:
             yield from _run_started(context, call)
-        elif call not in silent and not opened and opens_events(context.script.roles, module, call):
+        else:
             opened = True
             message = (
                 "every process opens an event file of its own here; make the writer where accelerator.is_main_process is true "

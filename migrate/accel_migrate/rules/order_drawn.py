@@ -134,7 +134,9 @@ def _drawn(module: Module, call: ast.Call) -> str | None:
         return "numpy" if plain else None
     if _samples_rows(module, call):
         return "numpy"
-    return library_of(module, call) if dotted.rpartition(".")[2] in _ORDERS or _is_compared(module, call) else None
+    global_one = library_of(module, call)
+    ordered = global_one is not None and (dotted.rpartition(".")[2] in _ORDERS or _is_compared(module, call))
+    return global_one if ordered else None
 
 
 def _samples_rows(module: Module, call: ast.Call) -> bool:

@@ -42,14 +42,13 @@ def find(context: Context) -> Iterator[Change]:
             continue
         counter = _Counter(module, _counters(loop), sizes, counts)
         for node in walk(loop.statement):
-            spelled = training.ready(module, node)
             if isinstance(node, ast.Compare) and counter.compares_with_all(node):
                 yield note(context, CODE, node, _DECIDES)
             elif isinstance(node, ast.BinOp) and counter.goes_on_from_all(node):
                 yield note(context, CODE, node, _GOES_ON)
             elif not isinstance(node, ast.BinOp) or not counter.counts_samples(node) or not counter.is_of_all(node):
                 continue
-            elif _is_logged(module, node) and spelled is not None:
+            elif _is_logged(module, node) and (spelled := training.ready(module, node)) is not None:
                 end = module.source.end(node)
                 edit = Replace(end, end, f" * {spelled}.num_processes")
                 message = "counts the samples of all processes"
@@ -124,12 +123,7 @@ class _Counter:
 def _reads(module: Module, node: ast.expr) -> list[ast.expr]:
     """The reads of the variable that a count is put into, by itself or with what is added to it."""
     variable = _put_into(module, node)
-    return [
-        each
-        for each in module.walk(module.tree, ast.Name)
-        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load) and variable is not None
-        if each.id == variable.name and module.variable(each) == variable
-    ]
+    return [*module.reads(variable)]
 
 
 def _put_into(module: Module, node: ast.expr) -> Variable | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from accel_migrate.analysis.notes.deeds import asks, caught_by, deed, opens_window
+from accel_migrate.analysis.notes.deeds import DEEDS, asks, caught_by, deed, opens_window
 from accel_migrate.analysis.notes.elsewhere import done_by_all, done_by_callers, done_elsewhere, done_on_import
 from accel_migrate.analysis.notes.written_once import written_once
 from accel_migrate.edits import note
@@ -79,7 +79,8 @@ def _done(context: Context) -> Iterator[Change]:
         done = done_elsewhere(script, training, module, node, context.settings.prints_once)
         what = (_name(node), done) if done is not None and not any(_name(node) == name for name, _ in found) else None
         if done is None and isinstance(node, ast.Call):
-            done = deed(script, training, module, node)
+            unsaid = any(DEEDS[name](script, training, module, node) for name in _OF_NO_OTHER_RULE)
+            done = deed(script, training, module, node) if unsaid else None
             what = ("", done) if done in _OF_NO_OTHER_RULE else None
         if what is not None and _by_all(context, node):
             found.setdefault(what, []).append(node)

@@ -6,7 +6,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from accel_migrate.flow.scopes import Variable
+from accel_migrate.flow.definitions import calls_at
+from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.version import Version
 from accel_migrate.source import Source
 
@@ -58,3 +59,10 @@ def test_what_may_bind_anything() -> None:
     for text in ("from a import *\nprint(x)\n", "exec(t)\nprint(x)\n", "globals()['x'] = 1\nprint(x)\n"):
         it = version(text)
         assert it.names.binds_unknown and not any(it.names.is_undefined(read) for read in it.names.reads)
+
+
+def test_calls_are_those_of_the_statement_handler_or_case_itself() -> None:
+    text = b"if a():\n    b(c())\ntry:\n    d()\nexcept e():\n    f()\n"
+    module = Module(Source.from_bytes(Path("s.py"), text))
+    found = {(type(at).__name__, *[call.func.id for call in calls]) for at, calls in calls_at(module).items()}
+    assert found == {("If", "a"), ("Expr", "b", "c"), ("Expr", "d"), ("ExceptHandler", "e"), ("Expr", "f")}

@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 import pytest
-from accel_migrate.flow.scopes import Module
+from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.source import Source
 
 EVERYTHING = """
@@ -106,3 +106,20 @@ def test_attributes_of_self_belong_to_the_class():
 def test_global_names_bind_at_module_level():
     read = module("x = 1\ndef f():\n    global x\n    x = 2\n")
     assert len(read.root.bindings["x"]) == 2
+
+
+def test_reads_of_a_variable_are_those_of_its_scope_in_reading_order() -> None:
+    module = Module(
+        Source.from_bytes(Path("s.py"), b"n = 1\nprint(n)\n\ndef f(n):\n    n += 1\n    return n\n\nn = n + 1\n")
+    )
+    outer, inner = Variable(module.root, "n"), Variable(next(iter(module.functions.values())), "n")
+    assert [node.lineno for node in module.reads(outer)] == [2, 8]
+    assert [node.lineno for node in module.reads(inner)] == [6]
+    assert [node.lineno for node in module.named[outer]] == [1, 2, 8, 8]
+
+
+def test_what_is_set_under_a_key_belongs_to_the_variable_that_keeps_it() -> None:
+    text = b"class A:\n    def f(self, x):\n        self.kept[0] = x\n        self.kept[1], y = x, x\nheld = {}\nheld['a'] = 1\n"
+    module = Module(Source.from_bytes(Path("s.py"), text))
+    found = {variable.name: [value.lineno for value in values] for variable, values in module.items_set.items()}
+    assert found == {"self.kept": [3], "held": [6]}

@@ -120,11 +120,7 @@ def _definitions(module: Module, variable: Variable, statement: ast.Assign) -> I
 def _uses(module: Module, variable: Variable, sampler: ast.Call) -> tuple[list[Replacement], list[Shared]]:
     replacements: list[Replacement] = []
     shared: list[Shared] = []
-    for node in module.walk(module.tree, ast.Name, ast.Attribute):
-        if not isinstance(node.ctx, ast.Load):
-            continue
-        if module.variable(node) != variable:
-            continue
+    for node in module.reads(variable):
         parent = module.parents[node]
         statement = module.statement(node)
         if isinstance(parent, ast.keyword) and parent.arg == "sampler":

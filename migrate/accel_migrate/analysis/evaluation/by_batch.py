@@ -123,8 +123,7 @@ class _Judge:
         if len(bound) != 1 or bound[0].kind not in ("assign", "with"):
             return False
         variable = self.module.variable(bound[0].target)
-        nodes = [n for n in self.module.walk(self.module.tree, ast.Name) if self.module.variable(n) == variable]
-        reads = [n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+        reads = self.module.reads(variable)
         others = [n for n in reads if not self.module.holds(self.loop.statement.iter, n)]
         others = [n for n in others if bound[0] in reaching(self.module, n)]
         held = self.module.holds(bound[0].statement, self.loop.loader)

@@ -132,9 +132,7 @@ class _Judge:
     def _unread(self, replaced: set[ast.expr]) -> Iterator[ast.stmt]:
         for name in sorted({size.id for size in replaced if isinstance(size, ast.Name)}):
             variable = self.module.variable(next(s for s in replaced if isinstance(s, ast.Name) and s.id == name))
-            nodes = [n for n in self.module.walk(self.module.tree, ast.Name) if n.id == name]
-            reads = [n for n in nodes if self.module.variable(n) == variable and isinstance(n.ctx, ast.Load)]
-            if replaced.issuperset(reads):
+            if replaced.issuperset(self.module.reads(variable)):
                 yield from (b.statement for b in self.module.bindings(variable) if b.kind == "assign")
 
     def _take(self, names: list[str], values: list[str]) -> None:

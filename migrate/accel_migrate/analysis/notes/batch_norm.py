@@ -66,13 +66,20 @@ def is_settled(script: Script, training: Training) -> bool:
 
 def _first(own: OfModels, module: Module, around: ast.AST) -> Layer | None:
     """A call that builds one, or else a name of one that is handed on: `norm_layer=nn.BatchNorm2d`."""
-    for node in module.walk(around, ast.Call):
-        if _normalises(module, node.func) and own.may_hold(module, node):
+    named = [name for name in _normalising(module) if module.holds(around, name)]
+    for node in module.walk(around, ast.Call) if named else ():
+        if node.func in named and own.may_hold(module, node):
             return Layer(module, node)
-    for name in module.walk(around, ast.Name, ast.Attribute):
-        if _normalises(module, name) and _is_handed_on(module, name) and own.may_hold(module, name):
+    for name in named:
+        if _is_handed_on(module, name) and own.may_hold(module, name):
             return Layer(module, name, chosen=True)
     return None
+
+
+@once
+def _normalising(module: Module) -> list[ast.Name | ast.Attribute]:
+    """Where a file names such a layer."""
+    return [name for name in module.walk(module.tree, ast.Name, ast.Attribute) if _normalises(module, name)]
 
 
 def _normalises(module: Module, called: ast.AST) -> bool:

@@ -163,19 +163,14 @@ def lengths_taken_before(script: Script, training: Training) -> list[tuple[Modul
             length = statement.value
             taken = isinstance(length, ast.Call) and is_length(length) and counts.is_shared(module, length.args[0])
             if taken and counts.counted(module, length) is Counted.ALL:
-                held = {module.variable(target) for target in statement.targets} - {None}
+                held = {v for target in statement.targets if (v := module.variable(target)) is not None}
                 if any(_is_read_after(each, training, held) for each in training.modules):
                     found.append((module, length))
     return found
 
 
-def _is_read_after(module: Module, training: Training, held: set[Variable | None]) -> bool:
-    return any(
-        isinstance(getattr(node, "ctx", None), ast.Load)
-        and module.variable(node) in held
-        and training.timing.after_prepare(module, node)
-        for node in module.walk(module.tree, ast.Name, ast.Attribute)
-    )
+def _is_read_after(module: Module, training: Training, held: set[Variable]) -> bool:
+    return any(training.timing.after_prepare(module, node) for variable in held for node in module.reads(variable))
 
 
 def _is_of_share(module: Module, counts: Counts, node: ast.expr, counters: set[Variable]) -> bool:

@@ -22,6 +22,7 @@ from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.analysis.values.unread import is_unseen
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Function, Module, Variable
 
@@ -63,17 +64,22 @@ def find_drawn(script: Script, training: Training, module: Module, seeding: Seed
 
 def _in_loops(script: Script, training: Training, module: Module, seeding: Seeding) -> Iterator[Drawn]:
     """What training steps draw outside of the models: in this file, or for its loops in files that are not changed."""
-    calls = [(module, call) for call in module.calls if _is_in_training(training, module, call)]
+    calls = [(module, call) for call in _drawing(module) if _is_in_training(training, module, call)]
     loops = [loop for loop in training.loops if loop.trains and loop.module is module]
     reached = {f for loop in loops for f in script.graph.reached_from(loop.statement, script.roles, module)}
     others = [each for each in seeding.files if each not in training.modules and training.place.module is module]
     for owner in (module, *others):
         outside = [f for f in reached & owner.functions.keys() if not _is_of_module(script.roles, owner, f)]
-        calls += [(owner, call) for call in owner.calls if owner.scope(call).function in outside]
+        calls += [(owner, call) for call in _drawing(owner) if owner.scope(call).function in outside]
     for owner, call in calls:
-        library = _library(owner, call)
-        if library is not None and not _is_evaluated(training, owner, call):
-            yield Drawn("in its steps", library, owner, call)
+        if not _is_evaluated(training, owner, call):
+            yield Drawn("in its steps", _drawing(owner)[call], owner, call)
+
+
+@once
+def _drawing(module: Module) -> dict[ast.Call, str]:
+    """The calls of a file that draw, each with the library whose generator it draws from."""
+    return {call: library for call in module.calls if (library := _library(module, call)) is not None}
 
 
 def _library(module: Module, call: ast.Call) -> str | None:

@@ -112,8 +112,9 @@ class _Writes:
         self.graph = graph
         self.local = local
         self.backwards = backwards
-        found = {w.node: w for module, node in self._region(path) for w in self._in(module, node)}
-        self.all = list(found.values())
+        region = [(module, part) for module, node in self._region(path) for part in _changing(module, node)]
+        written = (self._at(module, part) for part, module in {part: module for module, part in region}.items())
+        self.all = [write for write in written if write is not None]
         self._seen: set[ast.AST] = set()
         self._wherever = False
 
@@ -147,17 +148,16 @@ class _Writes:
                     pending.append((target.module, target.node))
         return [(module, node) for node, module in found.items()]
 
-    def _in(self, module: Module, around: ast.AST) -> Iterator[_Write]:
-        for node in module.walk(around, ast.Assign, ast.AugAssign, ast.Call):
-            changed, given = self._applied(module, node) or _changed(module, node)
-            variable = module.variable(changed) if changed is not None else None
-            if variable is None or self.roles.of(variable) & _NOT_KEPT:
-                continue
-            variable = _whole(variable)
-            if any(binding.kind == "import" for binding in variable.scope.module.bindings(variable)):
-                continue  # `torch.empty(1).fill_(x)` changes what it has just made
-            if not self.roles.of(variable) & _NOT_KEPT and self._outlives(module, module.statement(node), variable):
-                yield _Write(module, node, variable, tuple(given))
+    def _at(self, module: Module, node: ast.AST) -> _Write | None:
+        changed, given = self._applied(module, node) or _changed(module, node)
+        variable = module.variable(changed) if changed is not None else None
+        if variable is None or self.roles.of(variable) & _NOT_KEPT:
+            return None
+        variable = _whole(variable)
+        if any(binding.kind == "import" for binding in variable.scope.module.bindings(variable)):
+            return None  # `torch.empty(1).fill_(x)` changes what it has just made
+        kept = not self.roles.of(variable) & _NOT_KEPT and self._outlives(module, module.statement(node), variable)
+        return _Write(module, node, variable, tuple(given)) if kept else None
 
     def _applied(self, module: Module, node: ast.AST) -> tuple[ast.expr | None, list[ast.expr]] | None:
         """`Bank.apply(x, self.memory)`, where a method of that autograd.Function changes its `memory` in place."""
@@ -236,6 +236,10 @@ class _Writes:
         if self._wherever and not given:
             return True
         return any(argument is not None and self._is_own(caller, argument) for caller, _, argument in given)
+
+
+def _changing(module: Module, around: ast.AST) -> list[ast.Assign | ast.AugAssign | ast.Call]:
+    return module.walk(around, ast.Assign, ast.AugAssign, ast.Call)
 
 
 def _called(roles: Roles, module: Module, call: ast.Call) -> Definition | None:

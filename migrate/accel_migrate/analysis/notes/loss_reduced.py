@@ -277,14 +277,10 @@ class _Search:
 
     def _added(self, module: Module, variable: Variable) -> Iterator[Reduced]:
         """`losses.append(loss)`, `losses["image"] = loss`: what was put into a container comes out of it."""
-        for call in module.calls:
-            if isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "extend", "update", "insert"):
-                if module.variable(call.func.value) == variable and call.args:
-                    yield self.kind(module, call.args[-1])
-        for node in module.walk(variable.scope.node, ast.Assign):
-            target = node.targets[0] if isinstance(node, ast.Assign) else None
-            if isinstance(target, ast.Subscript) and module.variable(target.value) == variable:
-                yield self.kind(module, node.value)
+        for name, call in module.method_calls.get(variable, ()):
+            if name in ("append", "extend", "update", "insert") and call.args:
+                yield self.kind(module, call.args[-1])
+        yield from (self.kind(module, value) for value in module.items_set.get(variable, ()))
 
     # ---- calls
 

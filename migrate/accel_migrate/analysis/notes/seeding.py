@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -132,7 +131,7 @@ class Seeding:
         Conditions that decide on what is `drawn` as well do not make a seed doubtful there.
         """
         around = frozenset(drawn[0].ancestors(drawn[1])) if drawn is not None else frozenset()
-        found = [(module, call) for module, call in self._calls() if library in libraries_of(module, call)]
+        found = self._seeds(library)
         apart = next((each for each in found if self._differs(*each)), None)
         if apart is not None:
             return Seed(Seeded.APART, *apart)
@@ -145,10 +144,9 @@ class Seeding:
 
     def last(self, library: str) -> Seed | None:
         """The last seed that runs after prepare and before the last step, where one does."""
-        seeds = [(module, call) for module, call in self._calls() if library in libraries_of(module, call)]
         found = [
             Seed(Seeded.ALIKE, module, call, self._is_optional(module, call, frozenset()), run, self.launched)
-            for module, call in seeds
+            for module, call in self._seeds(library)
             for run in self._before_a_step(module, call)
         ]
         return found[-1] if found else None
@@ -229,10 +227,11 @@ class Seeding:
         models = [built.variable for built in self.training.prepared if built.role is Role.MODEL]
         parts = {part.node for model in models for part in made_of(self.roles, self.graph, model)}
         found: dict[str, tuple[Module, ast.Call]] = {}
-        for module, call in self._calls():
-            library = library_of(module, call)
+        drawing = [(m, call, name) for m in self.files for call in m.calls if (name := library_of(m, call)) is not None]
+        for module, call, library in drawing:
             owner = module.scope(call).owner_class
-            if library is None or (owner is not None and owner.node in parts) or not self._may_run(module, call):
+            part = owner is not None and owner.node in parts
+            if part or not self._is_run(module, call) or not self._may_run(module, call):
                 continue
             if not self._is_only_looked_at(module, call):
                 found.setdefault(library, (module, call))
@@ -278,15 +277,17 @@ class Seeding:
             inner = parent
         return True
 
-    def _calls(self) -> Iterable[tuple[Module, ast.Call]]:
-        """The calls that run, as far as that can be told."""
-        for module in self.files:
-            for call in module.calls:
-                function = module.scope(call).function
-                sites = self.graph.sites.get(function, ()) if function is not None else ()
-                runs = function is None or any(self._runs(*site) for site in sites) or _is_method(module, call)
-                if runs and self._runs(module, call):
-                    yield module, call
+    def _seeds(self, library: str) -> list[tuple[Module, ast.Call]]:
+        """The calls that seed a library."""
+        seeds = [(m, call) for m in self.files for call in m.calls if library in libraries_of(m, call)]
+        return [(module, call) for module, call in seeds if self._is_run(module, call)]
+
+    def _is_run(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call runs, as far as that can be told."""
+        function = module.scope(call).function
+        sites = self.graph.sites.get(function, ()) if function is not None else ()
+        runs = function is None or any(self._runs(*site) for site in sites) or _is_method(module, call)
+        return runs and self._runs(module, call)
 
     def _runs(self, module: Module, node: ast.AST) -> bool:
         """Whether a file may run a node: one that is only imported does not run its own start."""

@@ -243,8 +243,7 @@ def _is_read_later(module: Module, written: Written, stored: ast.Name) -> bool:
     inside, variable = set(walk(written.statement)), module.variable(stored)
     return variable is not None and any(
         binding.statement in inside
-        for node in module.walk(module.tree, ast.Name)
-        if node.id == stored.id and isinstance(node.ctx, ast.Load) and node not in inside
-        if module.variable(node) == variable
+        for node in module.reads(variable)
+        if isinstance(node, ast.Name) and node not in inside
         for binding in reaching(module, node)
     )

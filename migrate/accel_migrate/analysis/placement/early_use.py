@@ -16,7 +16,9 @@ from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import Place, chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.cfg import Graph, graph_of
+from accel_migrate.flow.definitions import calls_at, owner_of
 from accel_migrate.flow.nodes import called_name, children
+from accel_migrate.flow.once import once
 from accel_migrate.flow.scopes import Function, Module, Variable
 from accel_migrate.flow.torch_api import ITSELF
 
@@ -165,8 +167,8 @@ class EarlyUses:
 
     def _find_reached(self, module: Module, statement: ast.stmt) -> set[Function]:
         found: set[Function] = set()
-        for node in _own_nodes(statement):
-            target = self.roles.target(module, node) if isinstance(node, ast.Call) else None
+        for call in calls_at(module).get(statement, ()):
+            target = self.roles.target(module, call)
             if target is not None and isinstance(target.node, ast.ClassDef):
                 target = self.roles.project.method(target, "__init__")
             if target is not None and not isinstance(target.node, ast.ClassDef):
@@ -176,7 +178,9 @@ class EarlyUses:
     # ---- what
 
     def _needs(self, module: Module, statement: ast.stmt, model: set[Variable]) -> bool:
-        if any(self._is_needed(module, node) for node in self._mentions(module, _own_nodes(statement), model)):
+        named = module.walk(statement, ast.Name, ast.Attribute)
+        own = [node for node in named if owner_of(module, node) is statement]
+        if any(self._is_needed(module, node) for node in self._mentions(module, own, model)):
             return True
         for function in self._reached(module, statement):
             owner = self.roles.project.module_of(function)
@@ -244,24 +248,16 @@ def _is_copied(module: Module, call: ast.Call) -> bool:
     return any(name in _COPIES or _DRAWS.match(name) for name in names)
 
 
-def _own_statements(scope: ast.AST) -> Iterator[ast.stmt]:
+@once
+def _own_statements(scope: ast.AST) -> list[ast.stmt]:
     """The statements that run with a scope, without those of functions and classes in it."""
+    found: list[ast.stmt] = []
     pending: list[ast.AST] = list(scope.body)  # type: ignore[attr-defined]
     while pending:
         node = pending.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             continue
         if isinstance(node, ast.stmt):
-            yield node
+            found.append(node)
         pending += [c for c in children(node) if isinstance(c, ast.stmt | ast.excepthandler | ast.match_case)]
-
-
-def _own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
-    """The expressions of a statement, without those of the statements in its body."""
-    pending = [c for c in children(statement) if not isinstance(c, ast.stmt)]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
-            continue
-        yield node
-        pending += children(node)
+    return found

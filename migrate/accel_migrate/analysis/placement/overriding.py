@@ -3,33 +3,49 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable
 
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.flow.once import once
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.sequence import may_follow
 
 
 def overrides(roles: Roles, graph: CallGraph, module: Module, statement: ast.stmt) -> bool:
     """`exec(open("configurator.py").read())`, `globals()[key] = value`: any name may have another value after it."""
-    return any(_sets_any_name(owner, node) for owner, node in _run_by(roles, graph, module, statement))
+    return _runs(roles, graph, module, statement, _setting_any_name)
 
 
 def names_gpus(roles: Roles, graph: CallGraph, module: Module, statement: ast.stmt) -> bool:
     """`os.environ["CUDA_VISIBLE_DEVICES"] = gpu`: CUDA reads it once, when the Accelerator takes its device."""
-    return any(named_gpus(owner, node) is not None for owner, node in _run_by(roles, graph, module, statement))
+    return _runs(roles, graph, module, statement, _naming_gpus)
 
 
-def _run_by(roles: Roles, graph: CallGraph, module: Module, statement: ast.stmt) -> Iterator[tuple[Module, ast.AST]]:
-    """The calls and assignments of a statement, and of the functions that it calls."""
+def _runs(
+    roles: Roles,
+    graph: CallGraph,
+    module: Module,
+    statement: ast.stmt,
+    wanted: Callable[[Module], list[ast.Call | ast.Assign]],
+) -> bool:
+    """Whether a statement, or a function that it calls, holds one of some calls and assignments."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return
-    parts = [
-        (module, statement),
-        *[(roles.project.module_of(f), f) for f in graph.reached_from(statement, roles, module)],
-    ]
-    yield from ((owner, node) for owner, part in parts for node in owner.walk(part, ast.Call, ast.Assign))
+        return False
+    if not any(wanted(each) for each in roles.project.modules):
+        return False
+    called = [(roles.project.module_of(f), f) for f in graph.reached_from(statement, roles, module)]
+    return any(owner.holds(part, node) for owner, part in [(module, statement), *called] for node in wanted(owner))
+
+
+@once
+def _setting_any_name(module: Module) -> list[ast.Call | ast.Assign]:
+    return [node for node in module.walk(module.tree, ast.Call, ast.Assign) if _sets_any_name(module, node)]
+
+
+@once
+def _naming_gpus(module: Module) -> list[ast.Call | ast.Assign]:
+    return [node for node in module.walk(module.tree, ast.Call, ast.Assign) if named_gpus(module, node) is not None]
 
 
 def named_gpus(module: Module, node: ast.AST) -> ast.expr | None:

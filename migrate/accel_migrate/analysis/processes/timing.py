@@ -11,6 +11,7 @@ from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import Place
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import children
+from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
@@ -217,6 +218,7 @@ def _built_late(roles: Roles, module: Module, below: list[ast.stmt], late: set[F
     yield from (target for node, target in found.items() if all(sites[node]))
 
 
+@once
 def _statements_of(scope: Scope) -> list[ast.stmt]:
     """The statements that run with a scope, those of its own blocks included, without definitions."""
     found: list[ast.stmt] = []

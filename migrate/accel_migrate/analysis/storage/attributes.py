@@ -61,9 +61,9 @@ def own_attributes(
     """Each question to a prepared model that its wrapper answers otherwise, once it is prepared; with the model in it."""
     registered: set[ast.AST] = {method.call.func for method in methods if method.is_known}
     for module in modules:
-        for node in module.walk(module.tree, ast.Name, ast.Attribute):
-            variable = module.variable(node)
-            if variable is None or not roles.of(variable) & Role.MODEL or isinstance(node.ctx, ast.Store):
+        models = [(n, v) for v, named in module.named.items() if roles.of(v) & Role.MODEL for n in named]
+        for node, variable in sorted(models, key=lambda each: module.position(each[0])):
+            if isinstance(node.ctx, ast.Store):
                 continue
             asked = _question(module, node)
             if asked is None or asked in registered or not timing.after_prepare(module, node):

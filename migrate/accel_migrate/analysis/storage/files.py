@@ -170,8 +170,7 @@ def asks_only(module: Module, call: ast.Call) -> bool:
     if not isinstance(target, ast.Name):
         return _is_left(module, call)
     variable = module.variable(target)
-    names = [name for name in module.walk(module.tree, ast.Name) if module.variable(name) == variable]
-    return all(_is_left(module, name) for name in names if isinstance(name.ctx, ast.Load))
+    return all(_is_left(module, name) for name in module.reads(variable))
 
 
 def _is_left(module: Module, answer: ast.expr) -> bool:

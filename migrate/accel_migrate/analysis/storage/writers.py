@@ -20,7 +20,9 @@ def plain_writers(roles: Roles, graph: CallGraph, module: Module) -> Iterator[as
     """The SummaryWriters of a file of which nothing is ever asked, and that run no model."""
     for call in module.calls:
         statement = module.parents[call]
-        if opens_events(roles, module, call) and isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        if not isinstance(statement, ast.Assign) or len(statement.targets) > 1:
+            continue
+        if opens_events(roles, module, call):
             variable = module.variable(statement.targets[0])
             if variable is not None and _Reads(roles, graph).only_tell(variable):
                 yield call
@@ -54,9 +56,7 @@ class _Reads:
                         yield module, node
             return
         module = variable.scope.module
-        for read in module.walk(module.tree, ast.Name):
-            if isinstance(read.ctx, ast.Load) and module.variable(read) == variable:
-                yield module, read
+        yield from ((module, read) for read in module.reads(variable))
 
     def _tells(self, module: Module, node: ast.expr) -> bool:
         above = module.parents[node]

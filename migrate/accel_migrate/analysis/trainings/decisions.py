@@ -332,10 +332,8 @@ class _Finder:
         """Whether all who read a figure, or what is set to it, read alike if it is now a float, or a tensor on its own."""
         pending = [module.variable(figure)]
         for variable in pending:
-            for name in module.walk(module.tree, ast.Name) if variable is not None else ():
-                if module.variable(name) != variable or not isinstance(name.ctx, ast.Load):
-                    continue
-                others = _set_to(module, name)
+            for name in module.reads(variable):
+                others = _set_to(module, name) if isinstance(name, ast.Name) else []
                 if others and all(isinstance(other, ast.Name) for other in others):
                     pending += [v for v in map(module.variable, others) if v not in pending]
                 elif others or not _takes_number(module.parents[name], plain, tensor):

@@ -504,10 +504,9 @@ class _Reader:
         inside = {*module.walk(device.statement), *[n for s in device.later for n in module.walk(s)]}
         for move in found.dropped:
             inside.update(part for argument in move.call.args for part in walk(argument))
-        for node in module.walk(module.tree, ast.Name):
-            if isinstance(node.ctx, ast.Load) and node not in inside:
-                if module.variable(node) == device.variable:
-                    yield node
+        for node in module.reads(device.variable):
+            if isinstance(node, ast.Name) and node not in inside:
+                yield node
 
     def _start(
         self,

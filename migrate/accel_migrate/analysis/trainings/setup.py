@@ -34,7 +34,7 @@ from accel_migrate.analysis.values.steppers import wrapped_optimizer
 from accel_migrate.flow.main_guard import under_main
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.program import Definition
-from accel_migrate.flow.scopes import Function, Module, Scope, Variable
+from accel_migrate.flow.scopes import STATEMENTS, Function, Module, Scope, Variable
 
 _NOT_PLAIN = Where.NUMBERED | Where.UNKNOWN
 
@@ -271,8 +271,9 @@ class _Finder:
         """Statements at home that start training or evaluation."""
         module = home.module
         functions = {b.function for b in self.group.backwards} | {loop.function for loop in loops}
+        inner = functions - {None, home.node}
         found: list[ast.stmt] = []
-        for statement in (node for node in module.walk(home.node) if isinstance(node, ast.stmt)):
+        for statement in module.walk(home.node, *STATEMENTS):
             if module.scope(statement) is not home or isinstance(statement, ast.FunctionDef | ast.ClassDef):
                 continue
             if (
@@ -281,8 +282,7 @@ class _Finder:
                 or self._starts_reading(module, statement, loaders)
             ):
                 found.append(self._outermost_loop(module, statement))
-            elif not isinstance(statement, ast.If | ast.For | ast.While | ast.With | ast.Try):
-                inner = functions - {None, home.node}
+            elif inner and not isinstance(statement, ast.If | ast.For | ast.While | ast.With | ast.Try):
                 if self.graph.reached_from(statement, self.roles, module) & inner or self._hands_on(
                     module, statement, inner
                 ):
@@ -312,10 +312,8 @@ class _Finder:
         """Whether a training loop reads on from an iterator; one that is only looked into may stay as it is."""
         variable = module.variable(iterator)
         return variable is None or any(
-            module.variable(node) == variable
-            and is_read_in_training(self.roles, self.graph, self.group.backwards, module, node)
-            for node in module.walk(module.tree, ast.Name, ast.Attribute)
-            if isinstance(node.ctx, ast.Load)
+            is_read_in_training(self.roles, self.graph, self.group.backwards, module, node)
+            for node in module.reads(variable)
         )
 
     def _check_iterators(self, place: Place, loaders: tuple[Variable, ...]) -> None:

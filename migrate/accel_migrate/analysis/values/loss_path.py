@@ -147,10 +147,8 @@ class LossPath:
             if name in ("append", "extend", "update", "insert") or (name.endswith("_") and not name.startswith("_")):
                 for argument in call.args:
                     self._visit(module, argument, depth + 1)
-        for node in module.walk(variable.scope.node, ast.Assign):
-            if isinstance(node.targets[0], ast.Subscript):
-                if module.variable(node.targets[0].value) == variable:
-                    self._visit(module, node.value, depth + 1)
+        for value in module.items_set.get(variable, ()):
+            self._visit(module, value, depth + 1)
 
 
 def same_models(roles: Roles, graph: CallGraph, variable: Variable) -> set[Variable]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from accel_migrate.analysis.values.containers import KEPT, is_looped, looped_from
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.flow.once import once
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
 from accel_migrate.flow.sequence import follows
 from accel_migrate.flow.torch_api import itself
@@ -142,8 +143,11 @@ def whole_model(roles: Roles, variable: Variable) -> Variable:
 
 def is_root(roles: Roles, variable: Variable) -> bool:
     """Whether the variable is bound by more than a parameter or a loop: something is built into it."""
-    if variable in roles.followed:
-        return False
+    return variable not in roles.followed and _is_built(roles, variable)
+
+
+@once
+def _is_built(roles: Roles, variable: Variable) -> bool:
     module = variable.scope.module
     bindings = module.bindings(variable)
     if _named_again(roles, variable):
@@ -344,7 +348,11 @@ class Place:
 
     def comes_before(self, node: ast.AST) -> bool:
         """Whether a node of the same function can run once all is prepared, in the same round of a loop around both."""
-        return follows(self.module, self.after, node) and not self.module.holds(self.after, node)
+        return self._comes_before(self.module.statement(node))
+
+    @once
+    def _comes_before(self, statement: ast.stmt) -> bool:
+        return follows(self.module, self.after, statement) and not self.module.holds(self.after, statement)
 
     def prepares_later(self, variable: Variable, made: ast.stmt) -> bool:
         """Whether what a statement gives a variable is prepared further down."""

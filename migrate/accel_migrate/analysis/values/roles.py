@@ -13,6 +13,7 @@ from accel_migrate.analysis.values.observed import Observed, backwards_in, obser
 from accel_migrate.facts import Facts
 from accel_migrate.flow import torch_api
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Definition, Program
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
 from accel_migrate.flow.torch_api import ITSELF, OPTIMIZER_NAME, itself, made_by
@@ -237,6 +238,7 @@ class Roles:
         """Whether all is known that can be."""
         for module in self.project.modules:
             self._mark_uses(module)
+        calls = [(module, call) for module in self.project.modules for call in module.calls]
         for _ in range(8):
             changed = False
             for module, variable, binding in self._work:
@@ -250,11 +252,11 @@ class Roles:
                 changed |= self._learn(variable, value.at(binding.path))
             for own, above in self._inherited:
                 changed |= self._learn(own, self.known.get(above, UNKNOWN))
-            for module in self.project.modules:
-                for call in module.calls:
-                    changed |= self._pass_arguments(module, call)
+            for module, call in calls:
+                changed |= self._pass_arguments(module, call)
             if not changed:
                 return True
+            calls = [(module, call) for module, call in calls if self._targets[call] is not None]
         return False
 
     def _one_of_list(self, module: Module, unpacked: ast.expr) -> Value:
@@ -658,6 +660,7 @@ def given_by(sites: Sites, parameter: Variable) -> list[tuple[Module, ast.Call, 
     return [(m, call, dict(arguments_of(call, target)).get(parameter.name)) for m, call in sites.get(function, ())]
 
 
+@once
 def positional_of(target: Definition) -> list[str]:
     """The parameters that a call fills in turn; methods have bound their first."""
     node = target.node
