@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
-from accel_migrate.check.moved_later import run_before_their_move
+from accel_migrate.check.moved_later import moved_no_more, run_before_their_move
 from accel_migrate.check.whereabouts import CPU, DEVICE, Where, Whereabouts
 from accel_migrate.flow.definitions import BUILTINS
 from accel_migrate.flow.fields import self_of
@@ -58,6 +58,7 @@ def _found(project: Project) -> Iterator[tuple[Module, ast.stmt | ast.expr, str]
     before, after = evidence.before.once(Whereabouts), evidence.after.once(Whereabouts)
     yield from _left_before_prepare(evidence)
     yield from run_before_their_move(evidence)
+    yield from moved_no_more(evidence)
     for pair in project.files:
         old, new = evidence.before.file(pair.path), evidence.after.file(pair.path)
         if old is None or new is None or new not in evidence.after.involved:

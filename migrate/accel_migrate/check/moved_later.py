@@ -1,8 +1,9 @@
-"""Models that a function runs, or lets somebody run, before it moves them: there they are on the CPU, and meet what is there."""
+"""Models that are run before they are moved, and there are on the CPU; and moves that go where nothing takes their place."""
 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 
 from accel_migrate.check.evidence import Evidence, Side, step_of
@@ -35,6 +36,26 @@ def run_before_their_move(evidence: Evidence) -> Iterator[tuple[Module, ast.Call
                         call,
                         f"`{unparse(call)[:60]}` ran before {model} was moved, and would run after prepare()",
                     )
+
+
+def moved_no_more(evidence: Evidence) -> Iterator[tuple[Module, ast.stmt, str]]:
+    """`net = build().to(device)` of a script that predicts alone: nothing prepares there, so the move must stay."""
+    for old in evidence.before.files:
+        new = evidence.after.file(old.path)
+        if new is None or new in evidence.after.involved:
+            continue
+        left = Counter(moved for moved, _ in _moves(new))
+        for moved, call in _moves(old):
+            left[moved] -= 1
+            if left[moved] < 0:
+                message = f"`{unparse(call)[:60]}` is gone, and no run of this file has an Accelerator that moves it"
+                yield new, new.tree.body[0], message
+
+
+def _moves(file: Module) -> Iterator[tuple[str, ast.Call]]:
+    for call in file.walk(file.tree, ast.Call):
+        if isinstance(call.func, ast.Attribute) and call.func.attr in ("to", "cuda"):
+            yield unparse(call.func.value), call
 
 
 def _moved(call: ast.AST) -> str:

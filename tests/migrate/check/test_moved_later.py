@@ -35,3 +35,21 @@ def test_a_move_that_stays_below_prepare_comes_too_late() -> None:
     run = "writer.add_graph(net, torch.rand(2, 3))"
     stays = "    net.to(accelerator.device)\n"
     assert said("AM969", BEFORE.format(run=run), AFTER.format(run=run, above=PREPARE, inside=stays))
+
+
+FITS = (
+    "import torch\nfrom accel_runtime import Accelerator\n{loads}def build():\n    return Net()\ndef fit():\n    {made}\n"
+    "    for x in data:\n        {step}\nif __name__ == '__main__':\n    fit()\n"
+)
+PREDICTS = "import torch\nfrom train import build\ndevice = torch.device('cuda')\nnet = build(){move}\nprint(net(x.to(device)))\n"
+
+
+@pytest.mark.parametrize(("loads", "breaks"), [("", True), ("import predict\n", False)])
+def test_a_script_that_prepares_nothing_keeps_its_moves(loads: str, breaks: bool) -> None:
+    train = FITS.format(loads=loads, made="net = build().cuda()", step="net(x.cuda()).sum().backward()")
+    made = "accelerator = Accelerator()\n    net, data = accelerator.prepare(build(), rows)"
+    migrated = FITS.format(loads=loads, made=made, step="accelerator.backward(net(x).sum())")
+    before = {"train.py": train, "predict.py": PREDICTS.format(move=".to(device)")}
+    after = {"train.py": migrated, "predict.py": PREDICTS.format(move="")}
+    told = [message for message in said("AM969", before, after) if "no run of this file" in message]
+    assert bool(told) is breaks

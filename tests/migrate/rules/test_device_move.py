@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from accel_migrate.pipeline import migrate
+from accel_migrate.settings import DEFAULTS
+from accel_migrate.source import Source
 
 from tests.migrate.rules.scripts import training
 from tests.migrate.rules.verbs import migrated, rewritten
@@ -293,3 +298,29 @@ def test_a_batch_of_a_loader_that_took_the_name_of_the_prepared_one_is_moved(rea
 def test_what_is_moved_twice_in_a_row_is_moved_once(moved: str, after: str) -> None:
     text = migrated(BEFORE.format(lines=f"noise = {moved}")).replace("(accelerator.device", "(device")
     assert f"    noise = {after}\n" in text
+
+
+def test_a_script_that_only_predicts_with_functions_of_the_training_keeps_its_move():
+    train = (
+        "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader\n"
+        "class Tagger(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.body, self.head = nn.Linear(4, 4), nn.Linear(4, 2)\n"
+        "    def encode(self, x):\n        return self.body(x)\n    def tag(self, x):\n        return self.head(x)\n"
+        "def guess(model, x):\n    inner = model.encode(x)\n    return model.tag(inner)\n"
+        "def show(model, rows, device):\n    for x, y in rows:\n        print(guess(model, x.to(device)))\n        break\n"
+        "def fit():\n    device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+        "    model = Tagger().to(device)\n    optimizer = torch.optim.Adam(model.parameters())\n"
+        "    rows = DataLoader(data, batch_size=4)\n    for x, y in rows:\n        x, y = x.to(device), y.to(device)\n"
+        "        loss = nn.functional.cross_entropy(model.tag(model.encode(x)), y)\n        optimizer.zero_grad()\n"
+        "        loss.backward()\n        optimizer.step()\n    show(model, DataLoader(data), device)\n"
+        "if __name__ == '__main__':\n    fit()\n"
+    )
+    predict = (
+        "import torch\nfrom train import Tagger, show\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+        "model = Tagger().to(device)\nmodel.load_state_dict(torch.load('m.pt'))\nshow(model, rows, device)\n"
+    )
+    again = "from train import fit\nfit()\n"
+    files = {"train.py": train, "predict.py": predict, "again.py": again}
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
+    assert b"accelerator.prepare(" in results[0].after
+    assert results[1].after == predict.encode()

@@ -30,6 +30,7 @@ from accel_migrate.analysis.values.constructions import (
     may_drop_last,
     pads_batches,
 )
+from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.analysis.values.loops import (
     CallGraph,
     LoaderLoop,
@@ -164,7 +165,13 @@ class _Finder:
         entries = tuple(dict.fromkeys(trained_entries(self.roles, self.group.backwards, loops)))
         kept_together = [entry.variable for entry in entries]
         used = [*models, *optimizers, *self._per_batch_schedulers(loops), *loaders, *kept_together]
-        chains = [[link for link in self._chain(variable) if link not in whole] for variable in dict.fromkeys(used)]
+        # A function of this file may be handed the objects of another script, of which no run trains.
+        backwards = self.group.backwards
+        loaded = {m for b in backwards for m in loaded_with(self.roles.project, b.module, b.call)}
+        chains = [
+            [link for link in self._chain(variable) if link not in whole and link.scope.module in loaded]
+            for variable in dict.fromkeys(used)
+        ]
         shared = frozenset(link for loader in loaders for link in self._chain(loader)) - whole
         return Participants(
             tuple(loops), tuple(evaluations), tuple(loaders), shared, tuple(chains), distribution, methods, entries

@@ -47,8 +47,11 @@ def starters_of(project: Program, module: Module, at: ast.AST | None) -> list[Mo
     if function is None or module.parents[function] is not module.tree:
         return others
     own = [node for node in module.walk(module.tree, ast.Name) if node.id == function.name]  # `main()` under the guard
-    called = own and all(under_main(module, node) for node in own)
-    return [] if called and not any(_mentions(other, function.name) for other in others) else others
+    if not own or not all(under_main(module, node) for node in own):
+        return others
+    naming = [other for other in others if _mentions(other, function.name)]
+    above = {each for other in naming for each in (other, *importers_of(project, other))}
+    return [other for other in others if other in above]
 
 
 def _mentions(module: Module, name: str) -> bool:
