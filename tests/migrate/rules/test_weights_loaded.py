@@ -81,6 +81,72 @@ def test_does_not_wait_where_nothing_is_saved():
     assert "wait_for_everyone" not in migrated(source)
 
 
+RESUMED = """
+import argparse
+import torch
+from torch.utils.data import DataLoader
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--resume")
+args = parser.parse_args()
+
+
+def main():
+    loader = DataLoader(rows, batch_size=4)
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    print(len(loader))
+    score(model)
+    for trial in range({trials}):
+        if args.resume:
+            kept = newest(args.resume)
+            if kept:
+                model.load_state_dict(torch.load(kept))
+        for epoch in range(3):
+            for x in loader:
+                loss = model(x).mean()
+                loss.backward()
+                optimizer.step()
+            torch.save(model.state_dict(), "model.pt")
+
+
+def score(model):
+    pass
+
+
+{runs}
+"""
+ONE_TRIAL = ("    for trial in range({trials}):\n", "    if True:\n")
+
+
+def test_does_not_wait_where_the_script_resumes_before_it_saves() -> None:
+    once = RESUMED.replace(*ONE_TRIAL)
+    for runs in ("main()", 'if __name__ == "__main__":\n    main()'):
+        text = migrated(once.format(runs=runs))
+        assert 'torch.load(kept, map_location="cpu")' in text
+        assert "wait_for_everyone" not in text
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        RESUMED.format(trials=2, runs="main()"),
+        RESUMED.replace(*ONE_TRIAL).format(runs="for turn in range(2):\n    main()"),
+        RESUMED.replace(*ONE_TRIAL).format(runs="main()\nmain()"),
+        RESUMED.replace(*ONE_TRIAL).format(runs="main()\nrun(main)"),
+    ],
+)
+def test_does_not_trust_a_load_before_the_save_of_what_may_run_again(source: str) -> None:
+    loose = (
+        source.replace("if kept:", "if True:")
+        .replace("newest(args.resume)", '"model.pt"')
+        .replace("if args.resume", "if True")
+    )
+    for text in (source, loose):
+        result = _migrated(text, DEFAULTS)
+        assert result.status is Status.UNCHANGED or b"wait_for_everyone" in (result.after or b"")
+
+
 PARALLEL = """
     import torch
     from torch import nn

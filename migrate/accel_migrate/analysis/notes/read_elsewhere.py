@@ -38,7 +38,8 @@ def _not_waiting(script: Script, training: Training, module: Module, written: as
     Of weights that is any `torch.load`: two names that are spelled differently may be one.
     """
     storage, function = training.storage, module.scope(written).function
-    loads = [load for load in storage.loads if any(save.statement is written for save in storage.saves)]
+    is_save = any(save.statement is written for save in storage.saves)
+    loads = [load for load in storage.loads if is_save and load.call in storage.behind]
     waiting = {
         load.call for load in loads if storage.waits(load) and training.accelerator(load.module, load.call) is not None
     }

@@ -15,9 +15,11 @@ from accel_migrate.analysis.storage.states import StateTaken, collected, is_chan
 from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.flow.cfg import graph_of
 from accel_migrate.flow.nodes import called_name, walk
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Module, Variable
+from accel_migrate.flow.sequence import may_follow
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +31,7 @@ class Storage:
     left: tuple[tuple[Module, ast.Call], ...]  # where those are taken or saved that a function called has prepared
     written: tuple[Written, ...]
     loads: tuple[Load, ...]
+    behind: frozenset[ast.Call]  # those that may come to a file which another process of this run still writes
     loaded: tuple[StateLoaded, ...]  # past a wrapper
 
     @property
@@ -63,7 +66,7 @@ class Storage:
 
     def waits(self, load: Load) -> bool:
         """Whether a file may be read that another process of this run is still writing."""
-        return load.late and bool(self.saves)
+        return load.late and load.call in self.behind
 
 
 def find_storage(
@@ -98,6 +101,7 @@ def find_storage(
     guarded: list[Save | Written] = [save for save in saves if not save.plain]
     guarded += [one for one in written if not one.kept and one.statement not in plain]
     taken = [_before_guards(collected(flow, graph, state), guarded) for state in states]
+    loads = tuple(load for module in everywhere for load in loads_in(roles, timing, module))
     return Storage(
         held,
         models,
@@ -105,8 +109,33 @@ def find_storage(
         tuple(one for one in taken if one.of_model or one.ahead is not None or one.lifted),
         tuple(left),
         written,
-        tuple(load for module in everywhere for load in loads_in(roles, timing, module)),
+        loads,
+        frozenset(load.call for load in loads if any(_is_behind(graph, load, save) for save in saves)),
         tuple(one for module in everywhere if wraps for one in states_loaded_in(roles, timing, module, held)),
+    )
+
+
+def _is_behind(graph: CallGraph, load: Load, save: Save) -> bool:
+    """Whether a file may be read when something has been saved: not where a script resumes before its loop."""
+    same = load.module is save.module and _runs_once(graph, load.module, load.call)
+    return not same or may_follow(load.module, save.call, load.call)
+
+
+def _runs_once(graph: CallGraph, module: Module, node: ast.AST) -> bool:
+    """Whether the frame around a node runs once: a script's own, and a function's that one line calls, and nothing else names."""
+    frame = module.scope(node).frame
+    if frame is module.root:
+        return True
+    named = [each for each in module.walk(module.tree, ast.Name) if each.id == frame.name]
+    sites = graph.all_sites.get(frame.node, []) if isinstance(frame.node, ast.FunctionDef) else []
+    if len(sites) != 1 or len(named) != 1 or sites[0][0] is not module:
+        return False
+    call = sites[0][1]
+    above = graph_of(module.tree, module.scope(call).frame.node)  # type: ignore[arg-type]
+    return (
+        module.scope(call).frame is not frame
+        and not above.in_loop(module.statement(call))
+        and _runs_once(graph, module, call)
     )
 
 
