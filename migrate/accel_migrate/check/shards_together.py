@@ -9,7 +9,7 @@ from accel_migrate.check.assignments import Assignments
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names
 from accel_migrate.check.left_beside import is_plain_backward
-from accel_migrate.check.stores import returned
+from accel_migrate.check.stores import Stores, returned
 from accel_migrate.flow.calls import Made
 from accel_migrate.flow.nodes import called_name, children, unparse, walk
 from accel_migrate.flow.points import dotted
@@ -138,7 +138,7 @@ def _by_rank(side: Side, file: Module, loader: ast.Call) -> ast.expr | None:
     methods = _methods(side)
     assigned = [
         (_field(part, methods), value)
-        for target, value in _assigned(file.scope(loader).frame.node, loader)
+        for _, target, value in _assigned(file.scope(loader).frame.node, loader)
         for part in _set_by(target)
     ]
     pending = [
@@ -221,14 +221,17 @@ def _half(side: Side, file: Module, backward: ast.Call, sharded: set[Made]) -> F
 def _fed(side: Side, file: Module, at: ast.AST, values: list[ast.expr], seen: frozenset[Function]) -> Names:
     """The names that values are computed from in the loop around a node, or in its function and the loops that call it."""
     around = _region(side, file, at)
-    bound = _bound(around, at)
+    bound, stores = _bound(around, at), side.once(Stores)
     names: dict[str, ast.Name] = {}
+    read: set[ast.Name] = set()
     pending = [*values]
     while pending:
         for part in walk(pending.pop()):
-            if isinstance(part, ast.Name) and part.id not in names:
-                names[part.id] = part
-                pending += bound.get(part.id, ())
+            if isinstance(part, ast.Name) and part not in read:
+                read.add(part)
+                names.setdefault(part.id, part)
+                seen_here = {store.node for store in stores.reaching(file, part)}
+                pending += [value for node, value in bound.get(part.id, ()) if node in seen_here]
     yield from ((file, name) for name in names.values())
     if isinstance(around, Function) and around not in seen:
         for site in side.above(around):
@@ -247,17 +250,17 @@ def _region(side: Side, file: Module, node: ast.AST) -> ast.AST:
     return file.tree
 
 
-def _bound(around: ast.AST, at: ast.AST) -> dict[str, list[ast.expr]]:
-    """What each name is set to, or a part of it, but for loops that a node is not in."""
-    found: dict[str, list[ast.expr]] = {}
-    for target, value in _assigned(around, at):
+def _bound(around: ast.AST, at: ast.AST) -> dict[str, list[tuple[ast.AST, ast.expr]]]:
+    """What each name is set to, or a part of it, and by what statement, but for loops that a node is not in."""
+    found: dict[str, list[tuple[ast.AST, ast.expr]]] = {}
+    for statement, target, value in _assigned(around, at):
         for name in {part.id for part in walk(target) if isinstance(part, ast.Name)}:
-            found.setdefault(name, []).append(value)
+            found.setdefault(name, []).append((statement, value))
     return found
 
 
-def _assigned(around: ast.AST, at: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Each target with what it is set to, but for loops that a node is not in: they evaluate."""
+def _assigned(around: ast.AST, at: ast.AST) -> Iterator[tuple[ast.AST, ast.expr, ast.expr]]:
+    """Each statement and target with what it is set to, but for loops that a node is not in: they evaluate."""
     pending = [around]
     while pending:
         node = pending.pop()
@@ -266,7 +269,7 @@ def _assigned(around: ast.AST, at: ast.AST) -> Iterator[tuple[ast.expr, ast.expr
         pending += children(node)
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            yield from ((target, node.value) for target in targets)
+            yield from ((node, target, node.value) for target in targets)
 
 
 def _loop_over_prepared(side: Side, file: Module, node: ast.AST, seen: frozenset[Function]) -> ast.For | None:

@@ -23,6 +23,22 @@ def test_batches_of_a_loader_that_is_not_prepared_beside_those_of_one_that_is() 
     assert not said("AM968", "x = 1\n", ONE + loop.replace("net(x) + net(z)", "net(x)"))
 
 
+@pytest.mark.parametrize(
+    ("above", "below", "is_fed"),
+    [
+        ("pass", "x = next(iter(other))\n    loss = net(x)\n    print(loss)", False),
+        ("pass", "i, batch = next(enumerate(other, 0))\n    x, = batch\n    loss = net(x)", False),
+        ("pass", "z = next(iter(other))", True),
+        ("z = next(iter(other))", "pass", True),
+        ("if late:\n        x = next(iter(other))", "pass", True),
+    ],
+)
+def test_a_batch_that_is_taken_when_the_step_is_done(above: str, below: str, is_fed: bool) -> None:
+    """One round's names are set anew in the next; what none sets anew is trained on there."""
+    loop = f"z = 0\nfor x in data:\n    {above}\n    loss = net(x) + z\n    accelerator.backward(loss)\n    {below}\n"
+    assert bool(said("AM968", "x = 1\n", ONE + loop)) is is_fed
+
+
 def test_such_a_step_in_a_function() -> None:
     loop = "def step(x, z):\n    loss = net(x) + net(z)\n    accelerator.backward(loss)\n"
     loop += "def train(data, rest):\n    for x in data:\n        z = next(rest)\n        step(x, z)\ntrain(data, iter(other))\n"
