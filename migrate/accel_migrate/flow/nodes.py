@@ -57,6 +57,29 @@ def called_name(call: ast.Call) -> str:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
+def is_none(node: ast.AST | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def is_zero(node: ast.AST | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value == 0
+
+
+def is_falsy(node: ast.AST | None) -> bool:
+    """A constant that does not hold: `False`, `None`, `0`, an empty text."""
+    return isinstance(node, ast.Constant) and not node.value
+
+
+def is_text(statement: ast.AST) -> bool:
+    """A docstring, or another text that stands alone."""
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def conjuncts(test: ast.expr) -> list[ast.expr]:
+    """The conditions that must all hold: those of an `and`, or the one."""
+    return test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+
+
 def assignment_of(statement: ast.stmt) -> ast.Assign | None:
     """`x = value`, also where it is written with an annotation."""
     if isinstance(statement, ast.AnnAssign) and statement.value is not None:

@@ -10,7 +10,7 @@ from accel_migrate.analysis.notes.renewed import Renewed, renewed
 from accel_migrate.analysis.processes.own_names import own_part
 from accel_migrate.edits import add_argument, change, note
 from accel_migrate.flow.file_calls import folder_made
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import is_falsy, unparse
 from accel_migrate.plan import Change, Edit, Guard, Insert, Replace
 from accel_migrate.rule import Context, Rule
 
@@ -152,7 +152,7 @@ def _is_negated(test: ast.expr) -> bool:
         return all(_is_negated(value) for value in test.values if _asks(value))
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Is | ast.Eq):
         other = test.comparators[0]
-        return isinstance(other, ast.Constant) and not other.value and _asks(test.left)
+        return is_falsy(other) and _asks(test.left)
     return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
 
 

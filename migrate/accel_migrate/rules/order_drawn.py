@@ -10,7 +10,7 @@ from accel_migrate.analysis.notes.seeding import Seed, Seeding, is_of_machine, l
 from accel_migrate.analysis.values.loops import iterated_loaders
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import note
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import is_none, unparse
 from accel_migrate.flow.scopes import Function, Module
 from accel_migrate.flow.sequence import follows
 from accel_migrate.plan import Change, Safety
@@ -127,7 +127,7 @@ def _drawn(module: Module, call: ast.Call) -> str | None:
         told = [k.value for k in call.keywords if k.arg == keyword] or (
             call.args[position : position + 1] if position is not None else []
         )
-        return library if all(isinstance(v, ast.Constant) and v.value is None for v in told) else None
+        return library if all(is_none(v) for v in told) else None
     if _is_split_of_datasets(module, call):
         told = [k.value for k in call.keywords if k.arg in ("seed", "generator", "shuffle")]
         plain = all(isinstance(v, ast.Constant) and (v.value is None or v.value is True) for v in told)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.distribution.replacements import ACCELERATOR, Replacement
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Roles
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import conjuncts, unparse, walk
 from accel_migrate.flow.points import never_returns
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.sequence import follows
@@ -162,7 +162,7 @@ class Ranks:
         return {
             node
             for node in module.walk(module.tree, ast.If, ast.IfExp)
-            if any(self._is_main(module, part) for part in _conjuncts(node.test))
+            if any(self._is_main(module, part) for part in conjuncts(node.test))
         }
 
     def _is_main(self, module: Module, test: ast.expr) -> bool:
@@ -308,10 +308,6 @@ def _is_reckoned_with(module: Module, read: ast.expr) -> bool:
     variables = {variable for name in named if (variable := module.variable(name)) is not None}
     uses = [n for n in module.walk(module.tree, ast.Name, ast.Attribute) if module.variable(n) in variables]
     return any(isinstance(above, ast.BinOp) for use in (read, *uses) for above in module.ancestors(use))
-
-
-def _conjuncts(test: ast.expr) -> list[ast.expr]:
-    return test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
 
 
 def _rank_options(modules: list[Module]) -> set[str]:

@@ -10,7 +10,7 @@ from accel_migrate.analysis.values.constructions import constructions
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import is_falsy, is_none, unparse, walk
 from accel_migrate.flow.scopes import Module, Variable
 
 CODE = "AM703"
@@ -37,7 +37,7 @@ def find_samplers(module: Module, staying: frozenset[ast.Call]) -> tuple[list[Re
             raise NotMigrated("a DistributedSampler is made without a name of its own", call.lineno, module)
         if isinstance(whole, ast.IfExp):
             other = whole.orelse if whole.body is call else whole.body
-            if not _is_none(other):
+            if not is_none(other):
                 text = module.source.code(other)
                 replacements.append(Replacement(CODE, module, whole, text, _GOES))
                 continue
@@ -92,7 +92,7 @@ def _plain(module: Module, sampler: ast.Call) -> str:
     data = sampler.args[0] if sampler.args else said.get("dataset")
     if data is None or (drawn is not None and not isinstance(drawn, ast.Constant)):
         raise NotMigrated("how a DistributedSampler draws is not visible to the analysis", sampler.lineno, module)
-    kind = "SequentialSampler" if isinstance(drawn, ast.Constant) and not drawn.value else "RandomSampler"
+    kind = "SequentialSampler" if is_falsy(drawn) else "RandomSampler"
     return f"torch.utils.data.{kind}({module.source.code(data)})"
 
 
@@ -107,7 +107,7 @@ def _set_epochs(module: Module, variable: Variable) -> Iterator[Replacement]:
 
 def _definitions(module: Module, variable: Variable, statement: ast.Assign) -> Iterator[Replacement]:
     for binding in module.bindings(variable):
-        if binding.value is None or not (binding.statement is statement or _is_none(binding.value)):
+        if binding.value is None or not (binding.statement is statement or is_none(binding.value)):
             raise NotMigrated(
                 f"`{variable.name}` is a DistributedSampler in one branch and another sampler in the other; keep the one "
                 "for a single process",
@@ -153,13 +153,13 @@ def _shared(module: Module, keyword: ast.keyword, sampler: ast.Call) -> Shared:
     said = {k.arg: k.value for k in sampler.keywords}
     drawn = said.get("shuffle") or (sampler.args[3] if len(sampler.args) > 3 else None)
     value: str | None = module.source.code(drawn) if drawn is not None else "True"
-    if isinstance(drawn, ast.Constant) and not drawn.value:
+    if is_falsy(drawn):
         value = None
     shuffle = next((k for k in loader.keywords if k.arg == "shuffle"), None)
     if (
         value is not None
         and _is_chosen(module, keyword.value, sampler)
-        and (shuffle is None or _is_false(shuffle.value))
+        and (shuffle is None or is_falsy(shuffle.value))
     ):
         raise NotMigrated(
             "this loader is shuffled by its DistributedSampler, and on one process not at all; say `shuffle=` for both",
@@ -174,11 +174,7 @@ def _is_chosen(module: Module, given: ast.expr, sampler: ast.Call) -> bool:
     if isinstance(module.parents[sampler], ast.IfExp):
         return True
     bindings = module.bindings_of(given)
-    return any(binding.value is not None and _is_none(binding.value) for binding in bindings)
-
-
-def _is_false(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and not node.value
+    return any(binding.value is not None and is_none(binding.value) for binding in bindings)
 
 
 def epochs_told(
@@ -228,7 +224,3 @@ def _is_told_plainly(loader: ast.Call, replaced: list[Replacement]) -> bool:
     }  # fmt: skip
     stores = (n for replacement in replaced if replacement.text is not None for n in walk(replacement.statement))
     return any(isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id in given for n in stores)
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None

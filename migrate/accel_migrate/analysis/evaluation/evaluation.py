@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from accel_migrate.analysis.evaluation.by_batch import Summed, is_cut_from, judge_batches
 from accel_migrate.analysis.evaluation.counting import counter_of
 from accel_migrate.analysis.evaluation.display import Shown
-from accel_migrate.analysis.evaluation.figures import Figures, NotExact, is_zero, stored_in
+from accel_migrate.analysis.evaluation.figures import Figures, NotExact, stored_in
 from accel_migrate.analysis.evaluation.forwards import find_forward
 from accel_migrate.analysis.evaluation.quiet import root_of
 from accel_migrate.analysis.evaluation.results import check_after, check_joined, is_length
@@ -22,7 +22,7 @@ from accel_migrate.analysis.evaluation.rows import Kind, Rows
 from accel_migrate.analysis.moves.devices import Move
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import assignment_of, unparse, walk
+from accel_migrate.flow.nodes import assignment_of, is_zero, unparse, walk
 from accel_migrate.flow.scopes import Function, Module
 
 _COLLECTS = {"append", "extend", "update", "add", "add_batch", "insert"}

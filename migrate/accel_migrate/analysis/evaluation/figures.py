@@ -6,7 +6,7 @@ import ast
 
 from accel_migrate.analysis.evaluation.rows import Kind, Rows
 from accel_migrate.analysis.values.roles import Role, Roles, given_by
-from accel_migrate.flow.nodes import called_name, unparse, walk
+from accel_migrate.flow.nodes import called_name, is_falsy, is_zero, unparse, walk
 from accel_migrate.flow.scopes import Function, Module, Variable
 
 _MEAN_LOSSES = {
@@ -268,10 +268,6 @@ def _is_first_of_data(node: ast.expr) -> bool:
     return isinstance(node, ast.Subscript) and is_zero(node.slice) and unparse(node.value).endswith(".data")
 
 
-def is_zero(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value == 0
-
-
 def _speaks_of_size(node: ast.expr) -> bool:
     text = unparse(node)
     return text.endswith((".size(0)", ".shape[0]")) or text.startswith("len(")
@@ -281,7 +277,7 @@ def sums(call: ast.Call) -> bool:
     """Whether a loss, or the criterion that is built here, is told to add up: by `reduction`, or as it was said before."""
     return any(
         (k.arg == "reduction" and isinstance(k.value, ast.Constant) and k.value.value == "sum")
-        or (k.arg == "size_average" and isinstance(k.value, ast.Constant) and not k.value.value)
+        or (k.arg == "size_average" and is_falsy(k.value))
         for k in call.keywords
     ) and not any(k.arg == "reduce" for k in call.keywords)
 

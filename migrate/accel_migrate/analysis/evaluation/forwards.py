@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from accel_migrate.analysis.evaluation.figures import NotExact, is_zero
+from accel_migrate.analysis.evaluation.figures import NotExact
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import is_zero, unparse, walk
 from accel_migrate.flow.scopes import Module
 
 # What may be done to an output without losing its first dimension, one row for each sample.

@@ -21,7 +21,7 @@ from accel_migrate.analysis.values.numbers import data_of
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.analysis.values.unread import is_unseen
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import is_falsy, unparse
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Function, Module, Variable
@@ -184,12 +184,10 @@ def _drops(module: Module, call: ast.Call) -> bool:
         share = (
             [*call.args[:1], *[k.value for k in call.keywords if k.arg == "p"]] if "functional" not in dotted else []
         )
-        return not any(isinstance(value, ast.Constant) and not value.value for value in share)
+        return not any(is_falsy(value) for value in share)
     return _TEXT_MODEL.fullmatch(dotted) is not None or (
         dotted.startswith("torch.nn.Transformer")
-        and not any(
-            k.arg == "dropout" and isinstance(k.value, ast.Constant) and not k.value.value for k in call.keywords
-        )
+        and not any(k.arg == "dropout" and is_falsy(k.value) for k in call.keywords)
     )
 
 
@@ -205,7 +203,7 @@ def _for_samples(script: Script, training: Training) -> Iterator[Drawn]:
     found = dict.fromkeys(each for owner, read in trained for each in _loaders(script, owner, read))
     for held, module, made in found:
         if (held.scope.module if held is not None else module) in loaded and held not in read_whole:
-            given = {k.arg for k in made.keywords if not (isinstance(k.value, ast.Constant) and not k.value.value)}
+            given = {k.arg for k in made.keywords if not is_falsy(k.value)}
             workers = "num_workers" in given
             own = workers and not given.isdisjoint(("worker_init_fn", "generator"))  # what the workers are seeded by
             data = list(data_of(roles, graph, module, made))
@@ -269,7 +267,7 @@ def evaluation_draws(script: Script, training: Training, loop: LoaderLoop) -> bo
 def _draws_samples(script: Script, module: Module, loader: ast.Call) -> bool:
     """Whether a loader chooses its samples at random, or changes them so."""
     chosen = [k.value for k in loader.keywords if k.arg in ("shuffle", "sampler", "batch_sampler", None)]
-    if len(loader.args) > 2 or any(not (isinstance(value, ast.Constant) and not value.value) for value in chosen):
+    if len(loader.args) > 2 or any(not is_falsy(value) for value in chosen):
         return True
     data = data_of(script.roles, script.graph, module, loader)
     return any(True for owner, node in data for _ in _augmenting(script, owner, node))

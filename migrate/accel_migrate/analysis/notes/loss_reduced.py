@@ -20,7 +20,6 @@ from accel_migrate.analysis.notes.losses import (
     criterion,
     either,
     is_loss,
-    is_none,
     is_of_weights,
     parts_of,
     weight_of,
@@ -33,7 +32,7 @@ from accel_migrate.analysis.values.constructions import all_constructions, paddi
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import is_none, unparse, walk
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Definition, default_of
 from accel_migrate.flow.reaching import reaching

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.nodes import is_none, walk
 
 WORST = ("sum", "uneven", "weighted", "unknown", "unseen", "mean", "rows", "free")
 _WEIGHS = {"CrossEntropyLoss": 0, "NLLLoss": 0, "cross_entropy": 2, "nll_loss": 2}  # where `weight` stands
@@ -79,10 +79,6 @@ def is_of_weights(node: ast.expr) -> bool:
     while (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)) or isinstance(node, ast.BinOp):
         node = node.left if isinstance(node, ast.BinOp) else node.func.value  # type: ignore[attr-defined]
     return isinstance(node, ast.Attribute) and node.attr in ("weight", "bias")
-
-
-def is_none(node: ast.expr | None) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _is_false(node: ast.expr | None) -> bool:

@@ -18,7 +18,7 @@ from accel_migrate.analysis.values.imported import brought_by, loaded_with, star
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.flow.main_guard import under_main
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import is_none, unparse, walk
 from accel_migrate.flow.scopes import Function, Module
 from accel_migrate.flow.sequence import may_follow
 
@@ -328,7 +328,7 @@ def is_of_machine(module: Module, call: ast.Call) -> bool:
 def _is_left_out(call: ast.Call) -> bool:
     """`random.seed()`, `np.random.seed(None)`: whoever is given no number takes one from the machine."""
     number = _number(call)
-    return isinstance(number, ast.Constant) and number.value is None
+    return is_none(number)
 
 
 def _number(call: ast.Call) -> ast.expr:

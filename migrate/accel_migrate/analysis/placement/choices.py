@@ -14,7 +14,7 @@ from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.main_guard import asks_for_name
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import is_none, unparse, walk
 from accel_migrate.flow.points import ends
 from accel_migrate.flow.scopes import Module, Scope, Variable
 
@@ -109,7 +109,7 @@ def _wish_of_value(module: Module, value: ast.expr, kind: str | None) -> bool | 
     if isinstance(value, ast.IfExp):
         body, orelse = (_wish_of_value(module, part, kind) for part in (value.body, value.orelse))
         return _chosen(simplified(module, value.test, kind), body, orelse)
-    return is_cpu(value) or (isinstance(value, ast.Constant) and value.value is None)
+    return is_cpu(value) or is_none(value)
 
 
 def _on_each_kind(

@@ -20,7 +20,7 @@ from accel_migrate.analysis.precision.scaling import Scaling, Test, find_scaling
 from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Roles
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import conjuncts, unparse
 from accel_migrate.flow.scopes import Module
 
 
@@ -162,7 +162,7 @@ def _check_scaled_wherever_narrow(
 ) -> None:
     """The Accelerator scales wherever it computes in fp16: so must the script."""
     for region in precision.regions if scaled else ():
-        tests = [part for test in guards(region.module, region.call) for part in (test, *_conjuncts(test))]
+        tests = [part for test in guards(region.module, region.call) for part in (test, *conjuncts(test))]
         known = [_known(precision.scaling, region.module, test) for test in tests]
         compared = copy.copy(carrier)  # nothing of these is written
         around = [compared.carried(*test) for test in known if test is not None]
@@ -177,10 +177,6 @@ def _check_scaled_wherever_narrow(
             )
 
 
-def _conjuncts(test: ast.expr) -> list[ast.expr]:
-    return test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
-
-
 def _conditions(carrier: Respelling, tests: Iterable[Test]) -> list[str]:
     texts = []
     for module, test in tests:
@@ -190,7 +186,7 @@ def _conditions(carrier: Respelling, tests: Iterable[Test]) -> list[str]:
                 f"`{unparse(test)}`, which turns mixed precision on, is not known where the Accelerator is made",
                 getattr(test, "lineno", 1),
             )
-        texts += [_bracketed(part) for part in _conjuncts(folded(carried))]
+        texts += [_bracketed(part) for part in conjuncts(folded(carried))]
     return texts
 
 

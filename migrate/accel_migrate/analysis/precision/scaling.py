@@ -11,7 +11,7 @@ from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.main_guard import asks_for_name
-from accel_migrate.flow.nodes import called_name, unparse
+from accel_migrate.flow.nodes import called_name, is_none, unparse
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Function, Module, Variable
@@ -213,9 +213,9 @@ class _Uses:
         if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or statement.targets[0] is not node:
             raise NotMigrated("the GradScaler is made together with other things", statement.lineno, module)
         value = statement.value
-        if isinstance(value, ast.IfExp) and _is_none(value.orelse):
+        if isinstance(value, ast.IfExp) and is_none(value.orelse):
             self.found.condition, value = (module, value.test), value.body
-        elif isinstance(value, ast.IfExp) and _is_none(value.body):
+        elif isinstance(value, ast.IfExp) and is_none(value.body):
             self.found.condition, value = (module, ast.UnaryOp(ast.Not(), value.test)), value.orelse
         if isinstance(value, ast.Call):
             if not self._makes_scaler(module, value):
@@ -226,12 +226,12 @@ class _Uses:
                 starts = asks_for_name(guard.test)  # the script's own start is no condition
                 if not starts and all(self._sets_none(other) for other in guard.orelse):
                     self.found.condition = (module, guard.test)
-        elif not _is_none(value) and not self.roles.role(module, value) & Role.SCALER:
+        elif not is_none(value) and not self.roles.role(module, value) & Role.SCALER:
             raise NotMigrated(NOT_VISIBLE, statement.lineno, module)
         self.found.gone.append((module, statement))
 
     def _sets_none(self, statement: ast.stmt) -> bool:
-        return isinstance(statement, ast.Assign) and _is_none(statement.value)
+        return isinstance(statement, ast.Assign) and is_none(statement.value)
 
     def _use(self, module: Module, node: ast.expr) -> None:
         parent = module.parents[node]
@@ -297,14 +297,10 @@ def _parameters(function: ast.AST) -> list[ast.arg]:
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
 
 
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
-
-
 def _test_of(module: Module, node: ast.expr) -> ast.If | None:
     """`if scaler:`, `if scaler is not None:` around the node."""
     parent = module.parents[node]
-    if isinstance(parent, ast.Compare) and isinstance(parent.ops[0], ast.IsNot) and _is_none(parent.comparators[0]):
+    if isinstance(parent, ast.Compare) and isinstance(parent.ops[0], ast.IsNot) and is_none(parent.comparators[0]):
         node, parent = parent, module.parents[parent]
     return parent if isinstance(parent, ast.If) and parent.test is node else None
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
-from accel_migrate.flow.nodes import children, walk
+from accel_migrate.flow.nodes import children, is_text, walk
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
 from accel_migrate.flow.sequence import may_follow
@@ -395,7 +395,7 @@ def _keeps_nothing(owner: ast.ClassDef) -> bool:
     names = {method.name for method in methods}
     rest = [each for each in owner.body if each not in methods and not isinstance(each, ast.Pass)]
     derived = any(getattr(base, "id", "") != "object" for base in owner.bases)
-    if derived or owner.decorator_list or not all(_is_text(each) for each in rest):
+    if derived or owner.decorator_list or not all(is_text(each) for each in rest):
         return False
     for method in methods:
         parents = {child: node for node in walk(method) for child in children(node)}
@@ -417,10 +417,6 @@ def _keeps_nothing(owner: ast.ClassDef) -> bool:
 
 def _defaults(function: ast.FunctionDef) -> list[ast.expr | None]:
     return [*function.args.defaults, *function.args.kw_defaults]
-
-
-def _is_text(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _is_same(one: ast.expr | None, other: ast.Constant) -> bool:

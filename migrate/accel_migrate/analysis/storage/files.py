@@ -20,7 +20,7 @@ from accel_migrate.flow.file_calls import (
     is_writing_mode,
     opens_to_write,
 )
-from accel_migrate.flow.nodes import called_name, unparse, walk
+from accel_migrate.flow.nodes import called_name, is_falsy, unparse, walk
 from accel_migrate.flow.once import once
 from accel_migrate.flow.scopes import Module
 
@@ -185,7 +185,7 @@ def _may_be_true(module: Module, node: ast.expr) -> bool:
     function = variable.scope.node if variable is not None else None
     if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and isinstance(node, ast.Name):
         said = [keyword.value for call in module.calls for keyword in call.keywords if keyword.arg == node.id]
-        values += [] if any(isinstance(v, ast.Constant) and not v.value for v in said) else _defaults(function, node)
+        values += [] if any(is_falsy(v) for v in said) else _defaults(function, node)
     return any(isinstance(value, ast.Constant) and value.value is True for value in values)
 
 

@@ -14,7 +14,7 @@ from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.effects import only_reads
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import is_text, unparse
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Binding, Function, Module, Variable
 from accel_migrate.flow.torch_api import itself
@@ -72,7 +72,7 @@ def collected(flow: RankFlow, graph: CallGraph, taken: StateTaken) -> StateTaken
         )
     if function is not None and flow.some_call(function):
         lifted = lifted_guards(flow, graph, function)
-        first = next((s for s in function.body if not _is_text(s)), None)
+        first = next((s for s in function.body if not is_text(s)), None)
         if lifted is None or first is None or _returns(module, function):
             raise NotMigrated(
                 f"a condition on the rank decides which processes call {function.name}(), and under FSDP all of them must "
@@ -99,14 +99,10 @@ def _may_run_everywhere(module: Module, statement: ast.stmt) -> bool:
             for node in module.walk(statement.value, ast.Call)
         ) and all(isinstance(target, ast.Name) for target in statement.targets)
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
-        return _is_text(statement)
+        return is_text(statement)
     call = statement.value
     saves = module.qualified(call.func) == "torch.save" and len(call.args) + len(call.keywords) == 2
     return saves or (isinstance(call.func, ast.Name) and call.func.id == "print")
-
-
-def _is_text(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _returns(module: Module, function: Function) -> bool:

@@ -18,7 +18,7 @@ from accel_migrate.analysis.processes.timing import Timing
 from accel_migrate.analysis.trainings.figure_kinds import FigureKinds, picked
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import called_name
+from accel_migrate.flow.nodes import called_name, is_none, is_zero
 from accel_migrate.flow.scopes import Binding, Function, Module
 from accel_migrate.flow.sequence import follows
 
@@ -233,7 +233,7 @@ class _Finder:
             if any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops):
                 return []  # whether there is such a thing, not how large it is
             sides = [node.left, *node.comparators]
-            guards = any(isinstance(op, ast.Eq | ast.NotEq) for op in node.ops) or any(map(_is_zero, sides))
+            guards = any(isinstance(op, ast.Eq | ast.NotEq) for op in node.ops) or any(map(is_zero, sides))
             return [figure for part in sides for figure in self._figures(module, part, True, guards)]
         if isinstance(node, ast.Call):
             return self._asked(module, node, is_guard or not compared)
@@ -326,7 +326,7 @@ class _Finder:
             return False
         variable = module.variable(figure)
         bound = self.local.bound(module, figure) if variable is not None else []
-        return not any(isinstance(b.value, ast.Constant) and b.value.value is None for b in bound)
+        return not any(is_none(b.value) for b in bound)
 
     def _reads_numbers(self, module: Module, figure: ast.Name, plain: bool, tensor: bool) -> bool:
         """Whether all who read a figure, or what is set to it, read alike if it is now a float, or a tensor on its own."""
@@ -428,10 +428,6 @@ def _takes_number(reader: ast.AST, plain: bool, tensor: bool) -> bool:
             name = called_name(reader)
             return name in _TAKES_NUMBERS or (tensor and (name == "print" or name in _TESTS))
     return False
-
-
-def _is_zero(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value == 0
 
 
 def _is_elif(module: Module, statement: ast.stmt) -> bool:

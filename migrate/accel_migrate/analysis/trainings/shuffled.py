@@ -14,7 +14,7 @@ from accel_migrate.analysis.processes.timing import Timing
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Roles
-from accel_migrate.flow.nodes import called_name
+from accel_migrate.flow.nodes import called_name, is_falsy
 from accel_migrate.flow.scopes import Module
 
 _SPLITS = {"random_split", "train_test_split", "ShuffleSplit"}
@@ -81,8 +81,4 @@ def _is_late(roles: Roles, graph: CallGraph, timing: Timing, module: Module, cal
 def _shuffles(call: ast.Call) -> bool:
     said = {keyword.arg: keyword.value for keyword in call.keywords}
     shuffle = said.get("shuffle")
-    return (
-        shuffle is not None
-        and "generator" not in said
-        and not (isinstance(shuffle, ast.Constant) and not shuffle.value)
-    )
+    return shuffle is not None and "generator" not in said and not is_falsy(shuffle)

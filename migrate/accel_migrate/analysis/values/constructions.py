@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import is_falsy, is_none, unparse, walk
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Binding, Module, Variable
 
@@ -67,7 +67,7 @@ def all_constructions(
         if isinstance(part, ast.Call) and not at and (target is None or isinstance(target.node, ast.ClassDef)):
             made.append((owner, part))
             continue
-        if isinstance(part, ast.Constant) and part.value is None:
+        if is_none(part):
             continue
         if target is not None and not isinstance(target.node, ast.ClassDef) and not target.node.decorator_list:
             found = [(target.module, each, at) for each in target.returned]
@@ -217,7 +217,7 @@ def is_foreign_loader(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
 def _deals_out(call: ast.Call) -> bool:
     """`GraphDataLoader(data, use_ddp=True)` has a sampler of its own for many processes."""
     asked = [*call.args[2:], *[keyword.value for keyword in call.keywords if keyword.arg in ("use_ddp", None)]]
-    return any(not (isinstance(value, ast.Constant) and not value.value) for value in asked)
+    return any(not is_falsy(value) for value in asked)
 
 
 def collates_graphs(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
@@ -236,7 +236,7 @@ def padding(
 ) -> Iterator[tuple[Module, ast.expr | None]]:
     """What a loader collates by, where its batches may differ in their length, or have other rows than their samples."""
     for owner, collate in _given(roles, graph, module, loader, "collate_fn"):
-        if isinstance(collate, ast.Constant) and collate.value is None:
+        if is_none(collate):
             continue
         body = _collating(roles, graph, owner, collate) if collate is not None else None
         if body is None or _LENGTHENS.search(unparse(body)):
@@ -256,7 +256,7 @@ def _collating(roles: Roles, graph: CallGraph, module: Module, collate: ast.expr
 def may_drop_last(roles: Roles, graph: CallGraph, module: Module, loader: ast.expr) -> bool:
     """Whether a loader may leave out its last batch: where batches are dealt out, a whole round of them may go."""
     return any(
-        not (isinstance(value, ast.Constant) and not value.value)
+        not is_falsy(value)
         for name in ("drop_last", "batch_sampler")
         for _, value in _given(roles, graph, module, loader, name)
     )
