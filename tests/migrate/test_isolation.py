@@ -67,7 +67,7 @@ def test_a_crash_in_one_loop_costs_that_loop(monkeypatch: pytest.MonkeyPatch) ->
             raise StopIteration
         return iter(())
 
-    monkeypatch.setattr(pipeline, "RULES", (*RULES, type(RULES[0])("AM999", "x", "", "", "", "", crashing)))
+    monkeypatch.setattr(pipeline, "RULES", (*RULES, type(RULES[0])("AM999", "x", "", "", crashing)))
     done = migrated({"strange.py": LOOP, "train.py": LOOP})
     assert done["strange.py"].status is Status.FAILED and "please report" in done["strange.py"].reason
     assert done["train.py"].after == ALONE
