@@ -99,7 +99,11 @@ class Source:
         return self.offset(node.end_lineno, node.end_col_offset)
 
     def code(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword | ast.alias) -> str:
-        return self.text[self.start(node) : self.end(node)]
+        if not self.text.isascii():
+            return self.text[self.start(node) : self.end(node)]
+        starts = self.line_starts
+        last, column = node.end_lineno or 0, node.end_col_offset or 0
+        return self.text[starts[node.lineno - 1] + node.col_offset : starts[last - 1] + column]
 
     def line_of(self, offset: int) -> int:
         return bisect_right(self.line_starts, offset)

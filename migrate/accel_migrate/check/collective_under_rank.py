@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
-from accel_migrate.flow.calls import Place
+from accel_migrate.flow.calls import Made, Place
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
@@ -103,9 +103,7 @@ def _waits_for_files(side: Side) -> Iterator[tuple[Module, ast.AST, str]]:
 
 def _bare_states(side: Side, guards: Guards) -> Iterator[tuple[Module, ast.AST, str]]:
     """The weights of a prepared model, or of a part of it, taken past the Accelerator by one process."""
-    models = set()
-    for file, call in side.calls:
-        models |= {made for made in side.flows.made(file, call.func, "prepared") if made.kind == "prepared"}
+    models = set[Made]().union(*side.runs_prepared.values())
     roots = [
         side.flows.place(file, call.args[index])
         for file, call in side.asked("prepare")

@@ -14,6 +14,7 @@ from accel_migrate.flow.cfg import Graph, graph_of
 from accel_migrate.flow.idle import Unit, Words, unit_of
 from accel_migrate.flow.main_guard import under_main
 from accel_migrate.flow.nodes import children, unparse, walk
+from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Function, Program
 from accel_migrate.flow.scopes import STATEMENTS, Module, Scope
 
@@ -30,6 +31,7 @@ class Side:
         self._bound: dict[Scope, dict[str, list[ast.stmt]]] = {}
         self._made: dict[Callable[[Side], Any], Any] = {}
         self._graphs: dict[Scope, Graph] = {}
+        self._library: dict[tuple[str, ...], list[tuple[Module, ast.Call]]] = {}
 
     @property
     def files(self) -> list[Module]:
@@ -63,7 +65,9 @@ class Side:
 
     def of_library(self, *endings: str) -> list[tuple[Module, ast.Call]]:
         """The calls of imported things whose full names end so."""
-        return [(file, call) for file, call, dotted in self._imported if dotted.endswith(endings)]
+        if endings not in self._library:
+            self._library[endings] = [(file, call) for file, call, name in self._imported if name.endswith(endings)]
+        return self._library[endings]
 
     @cached_property
     def _imported(self) -> list[tuple[Module, ast.Call, str]]:
@@ -168,8 +172,13 @@ class Side:
     @cached_property
     def called(self) -> set[Made]:
         """The prepared objects that are called, where nothing else can be meant: `model(x)`."""
-        found = [self.flows.made(file, call.func, "prepared") for file, call in self.calls]
-        return {made for each in found if len(each) == 1 for made in each}
+        return {made for each in self.runs_prepared.values() if len(each) == 1 for made in each}
+
+    @cached_property
+    def runs_prepared(self) -> dict[ast.Call, set[Made]]:
+        """The calls of what may be prepared: `model(x)`."""
+        made = {call: self.flows.made(file, call.func, "prepared") for file, call in self.calls}
+        return {call: found for call, found in made.items() if found}
 
     def is_prepared(self, file: Module, node: ast.expr, seen: frozenset[Function] = frozenset()) -> bool:
         """Whether an expression is a prepared loader in every call that brings it; progress bars are looked through."""
@@ -406,13 +415,22 @@ def _names(target: ast.expr, name: str) -> bool:
 
 def prepares(function: Function, name: str) -> bool:
     """Whether a function prepares its own parameter: what callers hand in is not what it goes through."""
-    return any(
-        isinstance(node, ast.Assign)
+    return name in _prepared_in(function)
+
+
+@once
+def _prepared_in(function: Function) -> frozenset[str]:
+    """The names that a function sets to what it prepares."""
+    return frozenset(
+        part.id
+        for node in walk(function)
+        if isinstance(node, ast.Assign)
         and isinstance(node.value, ast.Call)
         and isinstance(node.value.func, ast.Attribute)
         and node.value.func.attr == "prepare"
-        and any(_names(target, name) for target in node.targets)
-        for node in walk(function)
+        for target in node.targets
+        for part in walk(target)
+        if isinstance(part, ast.Name)
     )
 
 

@@ -172,12 +172,11 @@ def _over_prepared(side: Side, file: Module, node: ast.AST, seen: set[ast.AST]) 
 def _draws(side: Side, file: Module, around: ast.AST) -> bool:
     """`next(iterator)` of a prepared loader."""
     return any(
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
+        isinstance(node.func, ast.Name)
         and node.func.id == "next"
         and bool(node.args)
         and _is_prepared(side, file, node.args[0])
-        for node in walk(around)
+        for node in file.walk(around, ast.Call)
     )
 
 

@@ -69,20 +69,20 @@ def _draws(side: Side, file: Module) -> Iterator[tuple[object, ast.expr, int]]:
                 continue
             drawn, moves = (
                 value.args[0],
-                [m for m in _moved(file.scope(node).frame.node) if _is_of(side, file, m, node)],
+                [m for m in _moved(file, file.scope(node).frame.node) if _is_of(side, file, m, node)],
             )
         else:
             drawn, target = node.iter, node.target
-            moves = list(_moved(node if isinstance(node, ast.For) else file.parents[node]))
+            moves = list(_moved(file, node if isinstance(node, ast.For) else file.parents[node]))
         key = (file.scope(node).frame.path, type(node), unparse(target))
         turns[key] += 1
         yield (key, turns[key]), drawn, len(moves)
 
 
-def _moved(around: ast.AST) -> Iterator[ast.expr]:
+def _moved(file: Module, around: ast.AST) -> Iterator[ast.expr]:
     """What `.to()` and `.cuda()` are called on."""
-    for each in walk(around):
-        if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr in ("to", "cuda"):
+    for each in file.walk(around, ast.Call):
+        if isinstance(each.func, ast.Attribute) and each.func.attr in ("to", "cuda"):
             yield each.func.value
 
 

@@ -66,14 +66,16 @@ class _Path:
             if node in self.seen or _is_detached(node) or is_accelerator(node):
                 continue
             self.seen.add(node)
-            pending += [(at, part) for part in children(node)]
-            if isinstance(node, ast.Name | ast.Attribute):
+            if isinstance(node, ast.Name):
                 self.reads[node] = at
-            if isinstance(node, ast.Call):
+                pending += self._bound(at, node) if isinstance(node.ctx, ast.Load) else ()
+                continue
+            pending += [(at, part) for part in children(node)]
+            if isinstance(node, ast.Attribute):
+                self.reads[node] = at
+            elif isinstance(node, ast.Call):
                 self.calls[node] = at
                 pending += self._returned(node)
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-                pending += self._bound(at, node)
 
     def _returned(self, call: ast.Call) -> Iterator[tuple[Module, ast.AST]]:
         for function in self.side.flows.callees.get(call, ()):

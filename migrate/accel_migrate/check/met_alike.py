@@ -142,7 +142,7 @@ def _meetings(file: Module) -> dict[Key, list[ast.expr]]:
     """Where a function lets values meet, or hands them on, by what it does: the third `a == b` of it, the first `f(x)`."""
     found: dict[Key, list[ast.expr]] = {}
     for node in file.walk(file.tree, ast.Call, ast.BinOp, ast.Compare, ast.Subscript):
-        if isinstance(node, ast.Call):
+        if type(node) is ast.Call:
             name = called_name(node)
             if name in _MOVES or (isinstance(node.func, ast.Attribute) and is_accelerator(node.func.value)):
                 continue

@@ -76,6 +76,8 @@ def _is_placed(side: Side, file: Module, scope: Scope, model: str) -> bool:
 
 
 def _runs_above(evidence: Evidence, file: Module, scope: Scope, move: ast.AST, model: str) -> Iterator[ast.Call]:
+    if not any(_runs(call, model) for call in file.walk(scope.node, ast.Call)):
+        return
     graph = evidence.before.graph(scope)
     last = step_of(file, move, graph)
     for call in walk(scope.node):

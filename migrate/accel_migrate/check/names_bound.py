@@ -58,10 +58,11 @@ def _unbound(file: Pair) -> Iterator[Violation]:
         if not found:
             continue
         known = _unbound_names(file.before, scope.path)
-        called = {each.name for each in deferred_reads(file.before) if each.scope == scope.path}
-        for read in found:
+        new = [read for read in found if read.name not in known]
+        called = {each.name for each in deferred_reads(file.before) if each.scope == scope.path} if new else set()
+        for read in new:
             variable = file.after.names.resolve(read.name, read.scope)
-            if read.name in known or variable is None:
+            if variable is None:
                 continue
             if read.name in called and _is_bound_above(scope, read):
                 continue  # a function that the original calls below reads it, on the same paths

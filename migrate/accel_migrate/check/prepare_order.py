@@ -135,7 +135,7 @@ class _Order:
         return [
             node
             for node in self.file.walk(self.file.tree, *_BINDING)
-            if node is not self.step and self.graph.holds(node) and any(_binds(node, text) for text in self.texts)
+            if node is not self.step and self.graph.holds(node) and not _bound(node).isdisjoint(self.texts)
         ]
 
     def _trains(self, node: ast.Call | ast.For) -> str:
@@ -294,6 +294,12 @@ def _surely_binds(block: list[ast.stmt], text: str, end: ast.stmt, holds: frozen
 
 def _binds(statement: ast.stmt, text: str) -> bool:
     """Whether a statement gives a name a value."""
+    return type(statement) in _BINDING and text in _bound(statement)
+
+
+@once
+def _bound(statement: ast.stmt) -> frozenset[str]:
+    """What a statement gives a value, as it is written."""
     if isinstance(statement, ast.Assign):
         targets = statement.targets
     elif isinstance(statement, ast.AnnAssign | ast.AugAssign | ast.For):
@@ -301,11 +307,11 @@ def _binds(statement: ast.stmt, text: str) -> bool:
     elif isinstance(statement, ast.With):
         targets = [item.optional_vars for item in statement.items if item.optional_vars is not None]
     else:
-        return False
+        return frozenset()
     parts = [
         part for target in targets for part in (target.elts if isinstance(target, ast.Tuple | ast.List) else [target])
     ]
-    return any(unparse(part) == text for part in parts)
+    return frozenset(map(unparse, parts))
 
 
 CONDITION = Condition(

@@ -208,7 +208,7 @@ def _meetings(side: Side) -> set[ast.AST]:
 
 def _preparing(side: Side) -> set[ast.AST]:
     """The calls of prepare() that take a model: all processes come to them before one goes on."""
-    return {made.node for file, call in side.calls for made in side.flows.made(file, call.func, "prepared")}
+    return {made.node for each in side.runs_prepared.values() for made in each}
 
 
 def _leads_to(block: object, meetings: set[ast.AST]) -> bool:

@@ -11,6 +11,7 @@ from accel_migrate.check.evidence import Evidence, Side, is_accelerator, paramet
 from accel_migrate.check.loaders_prepared import TrainingLoops
 from accel_migrate.flow.calls import Place
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
 
@@ -193,21 +194,21 @@ def _may_lead(side: Side, first: tuple[Module, ast.AST], second: tuple[Module, a
     return begin is not None and end is not None and begin is not end and graph.reachable(begin, end)
 
 
+@once
 def _given_another(
     side: Side, file: Module, call: ast.Call, argument: ast.expr
-) -> Iterator[tuple[Module, ast.stmt, ast.expr, ast.expr]]:
+) -> list[tuple[Module, ast.stmt, ast.expr, ast.expr]]:
     """Assignments of any file that may run after prepare and give what it prepared another value; with target and value."""
+    found: list[tuple[Module, ast.stmt, ast.expr, ast.expr]] = []
     for at, node, target, value, _ in side.once(Assignments).to(file, argument):
         if isinstance(value, ast.Constant):
             continue
-        if any(
-            isinstance(part, ast.expr) and (part is call or unparse(part) == unparse(target)) for part in walk(value)
-        ):
+        text = unparse(target)
+        if any(isinstance(part, ast.expr) and (part is call or unparse(part) == text) for part in walk(value)):
             continue  # `loader = tqdm(loader)` hands on what it was
-        if _runs_after(side, at, node, file, call, frozenset()) and not _prepared_again(
-            side, at, node, unparse(target)
-        ):
-            yield at, node, target, value
+        if _runs_after(side, at, node, file, call, frozenset()) and not _prepared_again(side, at, node, text):
+            found.append((at, node, target, value))
+    return found
 
 
 def _stored_in(side: Side, file: Module, target: ast.expr) -> Place:

@@ -45,8 +45,7 @@ def _mentions(side: Side, file: Module, function: Function) -> Iterator[tuple[Mo
         there = side.program.imported(other, name) if name in other.imports else None
         imports = there is not None and there[0] is file
         for node in other.walk(other.tree, ast.Name, ast.Attribute):
-            named = node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
-            if named != name or function in other.ancestors(node):
+            if (node.id if isinstance(node, ast.Name) else node.attr) != name or function in other.ancestors(node):
                 continue
             if other is file or imports or (isinstance(node, ast.Attribute) and file in side.imported_by([other])):
                 yield other, node

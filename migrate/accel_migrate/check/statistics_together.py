@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
-from accel_migrate.check.evidence import Side, is_accelerator
+from accel_migrate.check.evidence import Side
 from accel_migrate.check.stores import Stores
 from accel_migrate.flow.calls import Place
 from accel_migrate.flow.fields import self_of
@@ -24,7 +24,8 @@ _DEPTH = 8
 
 def find(project: Project) -> Iterator[Violation]:
     side = project.evidence.after
-    gathered = [(file, loop) for file, loop in _loops(side) if any(_gathers(node) for node in walk(loop))]
+    gathering = {call for _, call in side.asked("gather_for_metrics", "sum_for_metrics")}
+    gathered = [(file, loop) for file, loop in _loops(side) if not gathering.isdisjoint(file.walk(loop, ast.Call))]
     for file, call in _put_in_training_mode(side) if gathered else ():
         reached = side.flows.reached([side.flows.place(file, call.func.value)], computed=False)  # type: ignore[attr-defined]
         name = unparse(call.func.value)  # type: ignore[attr-defined]
@@ -42,15 +43,6 @@ def find(project: Project) -> Iterator[Violation]:
 def _loops(side: Side) -> Iterator[tuple[Module, ast.AST]]:
     for file in side.files:
         yield from ((file, node) for node in file.walk(file.tree, ast.For, ast.AsyncFor, ast.While))
-
-
-def _gathers(node: ast.AST) -> bool:
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in ("gather_for_metrics", "sum_for_metrics")
-        and is_accelerator(node.func.value)
-    )
 
 
 def _put_in_training_mode(side: Side) -> Iterator[tuple[Module, ast.Call]]:

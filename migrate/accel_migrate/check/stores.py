@@ -100,6 +100,8 @@ class Stores:
         function = call.func
         target: ast.expr = function
         name = ""
+        if not (call.args or call.keywords):
+            return
         if isinstance(function, ast.Attribute) and self_of(file, function.value) is None:
             target, name = function.value, function.attr
         elif not self._side.flows.made(file, function, "instance"):
@@ -133,11 +135,11 @@ class Stores:
             if isinstance(target, ast.Attribute):
                 owner = self_of(file, target.value)
                 if owner is not None:
-                    self._of.setdefault(self.field(owner, target.attr), []).append(store._replace(at=(*at, *store.at)))
+                    self._of.setdefault(self.field(owner, target.attr), []).append(_below(at, store))
                     return
                 for made in self._side.flows.made(file, target.value, "instance"):  # set from outside of the class
                     field = ("field of", made.node, target.attr)
-                    self._of.setdefault(field, []).append(store._replace(at=(*at, *store.at)))
+                    self._of.setdefault(field, []).append(_below(at, store))
                 at = (("attribute", target.attr), *at)
                 target = target.value
             elif isinstance(target, ast.Subscript):
@@ -148,7 +150,12 @@ class Stores:
         if target.id in file.imports and file.binder(target.id, file.scope(target)) is file.root:
             return
         place = self._side.flows.variable(file.scope(target), target.id)
-        self._of.setdefault(place, []).append(store._replace(at=(*at, *store.at)))
+        self._of.setdefault(place, []).append(_below(at, store))
+
+
+def _below(at: Path, store: Store) -> Store:
+    """A store into a part of what a path leads to."""
+    return store._replace(at=(*at, *store.at)) if at else store
 
 
 def item_of(index: ast.expr) -> Step:

@@ -17,7 +17,7 @@ _READS_IT = ("torch.cuda.is_available", "torch.cuda.set_device", "torch.cuda.cur
 def named_too_late(evidence: Evidence, file: Module, call: ast.Call) -> Iterator[tuple[Module, ast.AST, str]]:
     """Statements after the Accelerator that set the variable, where the original sets it before CUDA is asked."""
     side = evidence.after
-    if not any(_sets(each, node) for each in side.files for node in each.walk(each.tree, ast.Assign, ast.Call)):
+    if not any(_is_variable(node) for each in side.files for node in each.walk(each.tree, ast.Constant)):
         return
     graph = side.graph(file.scope(call).frame)
     made = step_of(file, call, graph)

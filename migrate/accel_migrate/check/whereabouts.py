@@ -66,13 +66,19 @@ class Whereabouts:
 
     def __init__(self, side: Side) -> None:
         self._side = side
-        self._stores = side.once(Stores)
-        self._tests = side.once(KnownTests)
         self._known: dict[tuple[ast.expr, ast.Call | None], Where] = {}
         self._asked: dict[tuple[ast.expr, ast.Call | None], int] = {}  # what is being worked out, by depth
         self._parts: set[tuple[ast.expr, Path, ast.Call | None]] = set()  # those that are being worked out
         self._cut = 0  # the least depth of what was left out because it is being worked out
         self._steps = 0
+
+    @cached_property
+    def _stores(self) -> Stores:
+        return self._side.once(Stores)
+
+    @cached_property
+    def _tests(self) -> KnownTests:
+        return self._side.once(KnownTests)
 
     def of(self, file: Module, node: ast.expr, entered: ast.Call | None = None) -> Where:
         """Where a value may be, in a function that was entered by a call (by any of them, if None)."""

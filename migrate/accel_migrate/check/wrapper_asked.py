@@ -80,11 +80,10 @@ class _Models:
     @cached_property
     def made(self) -> set[Made]:
         """What prepare() returns, as far as the program runs it as a model."""
-        found: set[Made] = set()
+        found = set[Made]().union(*self._side.runs_prepared.values())
         steps: set[Made] = set()
         for file, call in self._side.calls:
             function = call.func
-            found |= self._side.flows.made(file, function, "prepared")
             if isinstance(function, ast.Attribute) and function.attr in _RUN:
                 found |= self._side.flows.made(file, function.value, "prepared")
             elif isinstance(function, ast.Attribute) and function.attr == "step":

@@ -232,19 +232,17 @@ class Flows:
         place = self._places.get(node)
         if place is None:
             kind = type(node)
-            place = self._named_by(file, node) if kind is ast.Name or kind is ast.Attribute else None
-            if place is not None:
-                self._places[node] = place
+            if kind is ast.Name:
+                place = self._places[node] = self.variable(file.scope(node), node.id)  # type: ignore[attr-defined]
                 return place
-            place = self._places[node] = ("expression", node)
-            if kind in _FILLS:
+            named = self._of_module(file, node) if kind is ast.Attribute else None
+            place = self._places[node] = named or ("expression", node)
+            if named is None and kind in _FILLS:
                 _FILLS[kind](self, file, node, place)
         return place
 
-    def _named_by(self, file: Module, node: ast.expr) -> Place | None:
-        """A variable, or `engine.train` where engine is a file of the project."""
-        if type(node) is ast.Name:
-            return self.variable(file.scope(node), node.id)
+    def _of_module(self, file: Module, node: ast.expr) -> Place | None:
+        """`engine.train` where engine is a file of the project."""
         dotted = file.qualified(node)
         found = self.program.locate(file, dotted) if dotted else None
         return ("name", found[0].root, found[1]) if found and found[1] in found[0].root.bindings else None

@@ -32,7 +32,8 @@ class Lookup:
         self._by_name: dict[str, list[Module]] = {}
         for module in (each for each in self.modules if each.path.suffix == ".py"):  # a notebook is not imported
             self._by_name.setdefault(module_path(module).name, []).append(module)
-        self._names = {*self._by_name, "__init__", ""}
+        packages = {"__init__"} if any(module.path.name == "__init__.py" for module in self.modules) else set()
+        self._names = {*self._by_name, *packages, ""}
         self._found: dict[tuple[Path, str], Module | None] = {}
 
     def imported_module(self, importer: Module, dotted: str) -> Module | None:
@@ -46,6 +47,8 @@ class Lookup:
 
     def locate(self, importer: Module, dotted: str) -> tuple[Module, str | None] | None:
         """The file that a dotted name leads to, and what is named in it; None stands for the file itself."""
+        if self._names.isdisjoint(dotted.rsplit(".", 2)[-2:]):
+            return None
         module = self.imported_module(importer, dotted)
         if module is not None:
             return module, None

@@ -54,7 +54,9 @@ def children(node: ast.AST) -> list[ast.AST]:
 def called_name(call: ast.Call) -> str:
     """The last name of what is called: `save` of `torch.save(...)` and of `save(...)`; empty for any other expression."""
     function = call.func
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    if type(function) is ast.Attribute:
+        return function.attr
+    return function.id if type(function) is ast.Name else ""
 
 
 def is_none(node: ast.AST | None) -> bool:
