@@ -169,6 +169,14 @@ def test_says_that_older_files_have_other_keys():
     assert "`module.` in front of their keys" in noted(source, "AM502")
 
 
+def test_says_nothing_of_older_files_whose_keys_lose_the_prefix():
+    cut = 'model.load_state_dict({k.replace("module.", ""): v for k, v in saved.items()})'
+    tried = "try:\n        model.load_state_dict(saved)\n    except RuntimeError:\n        "
+    for before, older in ((cut, False), (tried + cut, False), (tried + "pass", True)):
+        source = PARALLEL.format(saved="model", before=f'saved = torch.load("m.pt")\n    {before}')
+        assert any("in front of their keys" in note for note in notes(source)) is older
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -50,8 +50,24 @@ def loads_of_old_files(distribution: Distribution, storage: Storage, module: Mod
             or any(follows(module, wrapping, call) for wrapping in wrapped)
             or module.scope(call).function is not _function(distribution, module)
         )
-        if below and is_same(module, owner, storage.models):
+        if below and is_same(module, owner, storage.models) and not _takes_away(module, call):
             yield call
+
+
+def _takes_away(module: Module, load: ast.Call) -> bool:
+    """Whether weights lose the prefix for a load, or where it fails: `try: load(saved)`, `except: load(without(saved))`."""
+    around: list[ast.AST] = [load]
+    for above in module.ancestors(load):
+        if isinstance(above, ast.Try) and any(module.holds(statement, load) for statement in above.body):
+            around += above.handlers
+    return any(
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("replace", "removeprefix")
+        and _is_prefix(call.args[0])
+        for node in around
+        for call in module.walk(node, ast.Call)
+        if call.args
+    )
 
 
 def counts_on_prefix(module: Module) -> Iterator[ast.expr]:
