@@ -29,9 +29,9 @@ def find(context: Context) -> Iterator[Change]:
         divides = worker is not None and worker.count is not None
         if not divides and any(wrapping.is_data_parallel for wrapping in training.distribution.wrappings):
             message += "; DataParallel split one batch over the GPUs, so divide batch_size by N to keep it"
-        message += (
-            f"; figures of training that are printed, logged or written are of one process's shard{_numbered(context)}"
-        )
+        but = ", but for those that are averaged (AM806)" if any(d.is_number for d in training.decisions) else ""
+        message += f"; figures of training that are printed, logged or written are of one process's shard{but}"
+        message += _numbered(context)
         yield note(context, CODE, training.place.after, message)
     whole = read_whole_before(context.script, training)
     if whole is not None and whole[0] is context.module:
