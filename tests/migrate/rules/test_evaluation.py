@@ -329,3 +329,33 @@ def test_a_function_that_is_handed_a_loader_built_elsewhere_reads_all_of_them_wh
     source = training(functions=functions, after="print(right(model, test_loader), other(model))")
     assert "`apart`, which right() goes through as well, is built apart" in noted(source, "AM402")
     becomes(source, "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)")
+
+
+APART = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+loader = DataLoader(rows, batch_size=8)
+rest = DataLoader(others, batch_size=8)
+net = nn.Linear(8, 2)
+
+def fit(student, batches):
+    optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
+    for x, y in batches:
+        nn.functional.cross_entropy(student(x), y).backward()
+        optimizer.step()
+
+def test(student, batches):
+    right = 0
+    for x, y in batches:
+        right += (student(x).argmax(1) == y).sum().item()
+    return right
+
+fit(net, loader)
+print(test(net, rest))
+"""
+
+
+def test_says_of_the_loader_alone_that_it_is_built_elsewhere() -> None:
+    assert noted(APART, "AM402").endswith("because its loader is not built where the others are prepared")

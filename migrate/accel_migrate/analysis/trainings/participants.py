@@ -41,10 +41,12 @@ from accel_migrate.analysis.values.loops import (
 )
 from accel_migrate.analysis.values.loss_path import LossPath, same_models
 from accel_migrate.analysis.values.methods import ForwardMethod, find_forward_methods
-from accel_migrate.analysis.values.provenance import NotMigrated, chain, is_passed_on, is_root, whole_model
+from accel_migrate.analysis.values.provenance import NotMigrated, Scattered, chain, is_passed_on, is_root, whole_model
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module, Variable
+
+_NOT_BUILT_HERE = "its loader is not built where the others are prepared"
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +95,7 @@ def only_prepared(
         if not isinstance(evaluation, Whole) and not prepared.intersection(links):
             shared -= set(links)
             line = evaluation.loop.statement.lineno
-            evaluation = Whole(evaluation.loop, "its loader is not built where the others are prepared", line)
+            evaluation = Whole(evaluation.loop, _NOT_BUILT_HERE, line)
         if not isinstance(evaluation, Whole):
             _check_other_loaders(roles, graph, evaluation.loop, links, prepared)
         evaluations.append(evaluation)
@@ -400,6 +402,8 @@ class _Finder:
             return Whole(loop, "several loaders are read side by side", loop.statement.lineno)
         if (trouble := self.whole.get(loop.statement)) is not None:
             own = trouble.module in (None, loop.module)
+            if isinstance(trouble, Scattered):
+                return Whole(loop, _NOT_BUILT_HERE, loop.statement.lineno)
             return Whole(loop, str(trouble), trouble.line if own else loop.statement.lineno)
         if is_entry(self.roles, loop.module, loop.loader):
             return Whole(loop, "its loader is kept in a dictionary", loop.statement.lineno)

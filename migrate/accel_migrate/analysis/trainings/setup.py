@@ -24,6 +24,7 @@ from accel_migrate.analysis.values.provenance import (
     Home,
     NotMigrated,
     Place,
+    Scattered,
     chain,
     find_homes,
     is_root,
@@ -75,7 +76,7 @@ class _Finder:
             except NotMigrated as found:
                 if home.method is None or str(found) != NOT_BUILT:  # a method that builds nothing is no place for it
                     trouble = trouble or found
-        raise trouble or NotMigrated(scattered(self.roles, chains), self.group.backwards[0].call.lineno)
+        raise trouble or Scattered(scattered(self.roles, chains), self.group.backwards[0].call.lineno)
 
     def _at(self, home: Home, participants: Participants) -> Setup:
         prepared = self._prepared(home, participants)
@@ -204,7 +205,7 @@ class _Finder:
         for links in chains:
             if not any(is_root(self.roles, link) for link in links):
                 raise self._out_of_sight(links[-1])
-        raise NotMigrated(scattered(self.roles, list(chains)), function.lineno, module)
+        raise Scattered(scattered(self.roles, list(chains)), function.lineno, module)
 
     def _check_apart(self, home: Home, participants: Participants) -> None:
         """An evaluation that others may begin before a method has prepared its loader must not count on that."""

@@ -45,6 +45,10 @@ class NotMigrated(Exception):
         self.module = module  # None: the file of the loop
 
 
+class Scattered(NotMigrated):
+    """No place has all of the objects."""
+
+
 def chain(roles: Roles, graph: CallGraph, variable: Variable | None) -> list[Variable]:
     """The variable and those it was handed over from, call by call, to where it was built."""
     if variable is None:
