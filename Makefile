@@ -11,7 +11,7 @@ RAY := .venv-ray
 XLA := .venv-xla
 TORCH ?= 2.6.0
 OTHER := .venv-$(notdir $(PYTHON))-torch-$(TORCH)
-INSTALL := pip install --quiet --disable-pip-version-check
+INSTALL := pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-full check pages docs proofs bench test-verify habits test-launchers test-xla test-torch test-python chaos clean
@@ -22,7 +22,8 @@ help: ## list the targets
 demo: $(READY) ## migrate a script, train it before and after, on one process and on two; compare
 	$(BIN)/python demo/run.py
 
-test: check $(DEEPSPEED) ## ruff, mypy --strict and the tests
+test: $(READY) ## ruff, mypy --strict and the tests
+	@$(MAKE) --no-print-directory --jobs=2 check $(DEEPSPEED)
 	$(BIN)/pytest -n 2 --dist worksteal -m "not full"
 
 test-full: check $(DEEPSPEED) ## make test with what it leaves out: more cases of the same, and whole proofs
@@ -87,7 +88,8 @@ chaos: $(READY) ## kills and damaged files, at full length
 clean: ## remove the environments, caches and what was built
 	rm -rf $(VENV) $(RAY) $(XLA) .venv-*-torch-* .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 
-# torch comes first and pinned: any other request for it pulls several gigabytes of CUDA.
+# torch comes first and pinned: any other request for it pulls several gigabytes of CUDA. Python compiles what is imported, a
+# small part of all that pip would.
 $(READY): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV), once: this takes a few minutes."
 	$(PYTHON) -m venv $(VENV)
