@@ -63,6 +63,9 @@ def _told(context: Context) -> str:
         acts = any(name.startswith("torch.distributions") for m in seeding.files for name in m.imports.values())
         return _PLAYS[_played(seeding, {*drawn, "torch"} if acts or not drawn else {*drawn})]
     found = {library: seeding.of(library) for library in drawn}
+    if (made := seeding.of_machine) is not None:
+        where = context.module.place_of(*made)
+        return f"makes its batches by itself, maybe by a generator that begins otherwise on each process ({where}); {_PART}"
     apart = [library for library, seed in found.items() if seed.known is Seeded.APART]
     if not drawn:
         return _ALL

@@ -490,6 +490,20 @@ for i in range(0, 20, 4):
 """
 
 
+@pytest.mark.parametrize(
+    ("drawn", "differs"),
+    [
+        ("np.random.default_rng().normal(size=(20, 4))", True),
+        ("np.random.default_rng(3).normal(size=(20, 4))", False),
+        ("qmc.Sobol(d=4).random(20)", True),
+        ("qmc.LatinHypercube(d=4, seed=3).random(20)", False),
+    ],
+)
+def test_says_that_a_generator_begins_otherwise_on_each_process(drawn: str, differs: bool):
+    source = BY_HAND.format(seed="from scipy.stats import qmc").replace("np.random.randn(20, 4)", drawn)
+    assert ("begins otherwise on each process (line 4)" in noted(source, "AM805")) is differs
+
+
 def test_tells_data_of_its_own_where_the_library_is_not_seeded():
     source = BY_HAND.format(seed="torch.manual_seed(1)")
     assert "numpy is not seeded alike" in noted(source, "AM805", OF_ACCELERATE)

@@ -10,6 +10,7 @@ import ast
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 from accel_migrate.analysis.notes.settled import settled
 from accel_migrate.analysis.trainings.fed import feeds_training
@@ -43,6 +44,7 @@ _DIFFERENT = {
 }  # fmt: skip
 # Generators that take their seed from the machine where they are given none.
 _OF_MACHINE = {"numpy.random.default_rng", "numpy.random.RandomState", "random.Random"}
+_QUASI = re.compile(r"scipy\.stats\.qmc\.(Halton|LatinHypercube|PoissonDisk|Sobol)")
 _PLAYED = {"gym", "gymnasium", "envpool", "pettingzoo"}
 _ALWAYS = re.compile(r"__name__|cuda")
 
@@ -224,8 +226,7 @@ class Seeding:
 
     def drawn(self) -> dict[str, tuple[Module, ast.Call]]:
         """The libraries that are drawn from, each with the first call that does; what the models draw is no data."""
-        models = [built.variable for built in self.training.prepared if built.role is Role.MODEL]
-        parts = {part.node for model in models for part in made_of(self.roles, self.graph, model)}
+        parts = self._of_models()
         found: dict[str, tuple[Module, ast.Call]] = {}
         drawing = [(m, call, name) for m in self.files for call in m.calls if (name := library_of(m, call)) is not None]
         for module, call, library in drawing:
@@ -264,7 +265,19 @@ class Seeding:
     def makes_the_same(self) -> bool:
         """Whether processes that make their batches by hand all make the same."""
         seeds = [self.of(library) for library in ({"torch"} if self.plays else self.drawn())]
-        return all(seed.known is Seeded.ALIKE for seed in seeds)
+        return self.of_machine is None and all(seed.known is Seeded.ALIKE for seed in seeds)
+
+    @cached_property
+    def of_machine(self) -> tuple[Module, ast.Call] | None:
+        """The first call that makes a generator which begins otherwise on each process, outside of the models."""
+        parts = self._of_models()
+        made = ((module, call) for module in self.files for call in module.calls if is_of_machine(module, call))
+        ran = ((module, call) for module, call in made if self._is_run(module, call) and self._may_run(module, call))
+        return next(((m, c) for m, c in ran if getattr(m.scope(c).owner_class, "node", None) not in parts), None)
+
+    def _of_models(self) -> set[ast.AST]:
+        models = [built.variable for built in self.training.prepared if built.role is Role.MODEL]
+        return {part.node for model in models for part in made_of(self.roles, self.graph, model)}
 
     def _may_run(self, module: Module, call: ast.Call) -> bool:
         """Whether no condition above a call is settled the other way by what every caller gives, or by a default."""
@@ -322,6 +335,8 @@ def library_of(module: Module, call: ast.Call) -> str | None:
 def is_of_machine(module: Module, call: ast.Call) -> bool:
     """Whether a call makes a generator that begins otherwise on each process: `np.random.default_rng()`."""
     dotted = module.qualified(call.func) or ""
+    if _QUASI.fullmatch(dotted):
+        return not any(keyword.arg in ("seed", "rng") for keyword in call.keywords)
     return dotted == "random.SystemRandom" or (dotted in _OF_MACHINE and _is_left_out(call) and not call.keywords)
 
 
