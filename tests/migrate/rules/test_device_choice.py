@@ -293,6 +293,20 @@ def test_a_move_that_asks_for_cuda_as_well_as_for_an_option_tells_the_accelerato
     assert "Accelerator(cpu=not args.gpu)" in migrated(GUARDED.format(first="args.gpu", second="args.gpu"))
 
 
+@pytest.mark.parametrize(
+    ("bound", "wish"),
+    [
+        ("args.gpu = not args.slow and torch.cuda.is_available()", "not args.gpu"),
+        ("args.gpu = torch.cuda.is_available()", "not args.gpu"),
+        ("if args.slow: args.gpu = torch.cuda.is_available()", "not torch.cuda.is_available() or not args.gpu"),
+    ],
+)
+def test_an_option_that_asks_for_cuda_by_itself_is_not_asked_for_it_again(bound: str, wish: str):
+    source = GUARDED.format(first="args.gpu", second="args.gpu")
+    above, device, below = source.partition("    model = ")
+    assert f"Accelerator(cpu={wish})" in migrated(f"{above}    {bound}\n{device}{below}")
+
+
 NUMBERED = """
     import argparse
 

@@ -64,10 +64,33 @@ def _constant(roles: Roles, module: Module, node: ast.expr) -> Variable | None:
     return variable if variable is not None and variable.scope is module.root else None
 
 
-def or_without_cuda(wish: str | None) -> str:
+def or_without_cuda(wish: str | None, module: Module, scope: Scope) -> str:
     """When the CPU is asked for: where CUDA is missing, and where the script asked for it before."""
     parts = [ast.parse(text, mode="eval").body for text in (_NO_CUDA, wish) if text is not None]
+    if wish is not None and _knows_of_cuda(module, scope, parts[-1]):
+        return wish
     return unparse(parts[0] if len(parts) == 1 else ast.BoolOp(ast.Or(), parts))
+
+
+def _knows_of_cuda(module: Module, scope: Scope, wish: ast.expr) -> bool:
+    """`not args.cuda` below `args.cuda = not args.no_cuda and torch.cuda.is_available()`, which is all that sets it."""
+    if not isinstance(wish, ast.UnaryOp) or not isinstance(wish.operand, ast.Name | ast.Attribute):
+        return False
+    variable = module.variable(wish.operand, scope)
+    bound = module.bindings(variable) if variable is not None else []
+    if (
+        len(bound) != 1
+        or bound[0].value is None
+        or bound[0].path
+        or module.parents[bound[0].statement] is not scope.node
+    ):
+        return False
+    parts = [bound[0].value]
+    for part in parts:
+        parts += part.values if isinstance(part, ast.BoolOp) and isinstance(part.op, ast.And) else []
+    return any(
+        isinstance(part, ast.Call) and module.qualified(part.func) == "torch.cuda.is_available" for part in parts
+    )
 
 
 def is_left_behind(graph: CallGraph, move: Move, aliases: frozenset[Variable]) -> bool:

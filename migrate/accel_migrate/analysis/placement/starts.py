@@ -85,7 +85,7 @@ class StartFinder:
                 roles, graph, self.creation, self.modules, self.dropped, self.kept, self.aliases, self.bound
             ):
                 if not others and module.imports.get("torch") == "torch":
-                    choice = Choice(cpu=or_without_cuda(choice.cpu))
+                    choice = Choice(cpu=or_without_cuda(choice.cpu, module, self.creation))
                 elif choice.cpu is None and named is not None:
                     choice = Choice(device=named)
         start = self._placed(choice.cpu or choice.device, choice.stays)
