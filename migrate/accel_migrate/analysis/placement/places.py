@@ -39,7 +39,7 @@ def find_place(
         (thing, binding)
         for thing in objects
         for binding in module.bindings(thing.variable)
-        if binding.kind in ("assign", "with") and not _only_loads(binding)
+        if binding.kind in ("assign", "with") and (not _only_loads(binding) or _is_other_way(module, thing, binding))
         if not is_given_back(roles, thing.variable, binding)
     ]
     bindings = [each for each in bindings if not _only_names_again(home, *each, uses)]
@@ -219,6 +219,18 @@ def _only_loads(binding: Binding) -> bool:
     """`model = torch.load(path)`: read back, not built."""
     function = binding.value.func if isinstance(binding.value, ast.Call) else None
     return isinstance(function, ast.Attribute) and function.attr == "load" and unparse(function).endswith("torch.load")
+
+
+def _is_other_way(module: Module, thing: Built, load: Binding) -> bool:
+    """Whether an `if` reads in one branch what it builds in the other: `model = torch.load(path) if resume else Net()`."""
+    built = [each.statement for each in module.bindings(thing.variable) if not _only_loads(each)]
+    for above in module.ancestors(load.statement):
+        if isinstance(above, ast.If) and above.orelse:
+            ways = [member(module, load.statement, above.body), member(module, load.statement, above.orelse)]
+            other = above.orelse if ways[0] is not None else above.body
+            if any(member(module, each, other) is not None for each in built):
+                return True
+    return False
 
 
 def _place_in_class(

@@ -1,0 +1,57 @@
+"""Where `prepare` stands: behind all that builds what it takes, also where a branch reads it from a file."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.migrate.rules.verbs import migrated, unchanged
+
+SCRIPT = """
+import argparse
+import torch
+from torch.utils.data import DataLoader
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--resume")
+args = parser.parse_args()
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = DataLoader(rows, batch_size=4)
+{built}
+model.to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in loader:
+    loss = model(x.to(device)).mean()
+    loss.backward()
+    optimizer.step()
+{after}
+"""
+LOADED, BUILT = "model = torch.load(args.resume, map_location=device)", "model = torch.nn.Linear(4, 1)"
+PREPARED = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nmodel, optimizer, loader = accelerator.prepare("
+
+
+@pytest.mark.parametrize(
+    "built",
+    [
+        f"if args.resume:\n    {LOADED}\nelse:\n    {BUILT}",
+        f"if args.resume is None:\n    {BUILT}\nelse:\n    print(args.resume)\n    {LOADED}",
+        f"if args.resume:\n    with open(args.resume) as file:\n        {LOADED}\nelse:\n    {BUILT}",
+    ],
+)
+def test_a_model_that_one_branch_reads_and_the_other_builds(built: str) -> None:
+    assert PREPARED in migrated(SCRIPT.format(built=built, after=""))
+
+
+@pytest.mark.parametrize(
+    "built",
+    [
+        f"if not args.resume:\n    {BUILT}",
+        f"if args.resume:\n    {BUILT}\nelse:\n    print(args.resume)",
+    ],
+)
+def test_a_model_that_a_branch_leaves_out(built: str) -> None:
+    assert "`model` is built only under a condition" in unchanged(SCRIPT.format(built=built, after=""))
+
+
+def test_a_model_that_is_read_back_when_all_is_done_is_not_built() -> None:
+    back = 'torch.save(model, "best.pt")\nif args.resume:\n    model = torch.load("best.pt")\nprint(model)'
+    assert PREPARED in migrated(SCRIPT.format(built=BUILT, after=back))
