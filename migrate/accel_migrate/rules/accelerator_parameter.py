@@ -51,13 +51,8 @@ def _definition(module: Module, function: Function, parameter: NewParameter, con
     edits: list[Edit] = [Replace(source.start(argument), source.end(default or argument), NAME)]
     if parameter.device is None:
         return edits
-    gone: set[ast.AST] = set(context.training.gone)
-    for inner, other in context.training.reach.parameters.items():
-        for caller, call in context.script.graph.sites.get(inner, ()):
-            if caller is module and other.device is not None:
-                passed = dict(arguments_of(call, _target(other))).get(other.device)
-                if passed is not None:
-                    gone.update(walk(passed))
+    taken_over = context.training.reach.taken_over(context.script.graph)
+    gone = {*context.training.gone, *(part for argument in taken_over for part in walk(argument))}
     reads = [
         node
         for statement in function.body

@@ -103,7 +103,8 @@ def _device_that_stays(context: Context) -> Iterator[Change]:
     """`Net(config.device)`, where moves to `config.device` went to the Accelerator: another file goes on choosing it."""
     script, training = context.script, context.training
     moves = [move for move in (*training.dropped, *training.kept) if move.device is not None]
-    replaced = {move.device for move in moves if training.accelerator(move.module, move.call) is not None}
+    replaced: set[ast.expr | None] = {m.device for m in moves if training.accelerator(m.module, m.call) is not None}
+    replaced |= training.reach.taken_over(script.graph)
     chosen = {move.module.qualified(move.device) for move in moves if move.device is not None} - {None}
     if training.place.module is not context.module or training.start.device or not chosen:
         return

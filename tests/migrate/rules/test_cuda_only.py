@@ -79,6 +79,36 @@ def test_says_that_a_device_of_another_file_is_handed_on_as_it_is(imported: str,
     assert not _said(imported, named, "nn.Linear(4, 4)")
 
 
+def test_a_device_in_whose_place_the_accelerator_is_handed_over_is_not_handed_on() -> None:
+    script = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from settings import where
+
+
+def train(net, rows, optimizer, device):
+    for (x,) in rows:
+        loss = net(x.to(device)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    rows = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8)
+    net = nn.Linear(4, 4).to(where)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    train(net, rows, optimizer, where)
+    print(where)
+"""
+    result, _ = migrate(
+        [Source.from_bytes(Path(n), text.encode()) for n, text in {"train.py": script, "settings.py": CHOSEN}.items()]
+    )
+    assert "def train(net, rows, optimizer, accelerator)" in result.after.decode()
+    assert not [note for note in result.notes if note.code == "AM204"]
+
+
 def _said(imported: str, named: str, made: str) -> str:
     files = {"train.py": SCRIPT.format(imported=imported, named=named, made=made), "settings.py": CHOSEN}
     result, _ = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()])

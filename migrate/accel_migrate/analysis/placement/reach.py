@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from accel_migrate.analysis.moves.devices import is_device
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated
-from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.main_guard import under_main
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.program import Definition, default_of
@@ -58,6 +58,16 @@ class Reach:
                 return NAME
             scope = scope.parent
         return NAME if self.everywhere is module else None
+
+    def taken_over(self, graph: CallGraph) -> set[ast.expr]:
+        """The arguments of calls in whose place the Accelerator is handed over."""
+        return {
+            argument
+            for function, parameter in self.parameters.items()
+            for _, call in graph.sites.get(function, ())
+            for name, argument in arguments_of(call, Definition(parameter.module, function))
+            if name == parameter.replaced
+        }
 
     def _is_set_up_earlier(self, scope: Scope) -> bool:
         """Whether a scope is the `__init__` of a base class, which runs before that of the class that makes it."""
