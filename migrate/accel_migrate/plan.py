@@ -92,7 +92,15 @@ class Guard:
     test: str
 
 
-Edit = Replace | Remove | Unimport | Uncomment | Insert | Substitute | Unwrap | Guard
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """The statement comes under `for target in values:`, with its neighbours that do too."""
+
+    statement: ast.stmt
+    head: str
+
+
+Edit = Replace | Remove | Unimport | Uncomment | Insert | Substitute | Unwrap | Guard | Repeat
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,14 @@ from functools import reduce
 from operator import add
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from accel_runtime.collectives import Collectives
 from accel_runtime.data.iteration import Iteration, Iterations, Share
 from accel_runtime.errors import UsageError
 from accel_runtime.packing import has_rows
-from accel_runtime.tree import Tree, leaves, map_leaves, place
+from accel_runtime.tree import Tree, leaves, map_leaves
 
 
 def gather_samples(tree: Tree, collectives: Collectives, iterations: Iterations, objects: bool) -> Tree:
@@ -40,19 +41,33 @@ def sum_of_batches(figure: Any, collectives: Collectives, iterations: Iterations
             "sum_for_metrics adds up figures of whole batches; iterate accelerator.whole_batches(loader), because the "
             "batches of a prepared loader are filled up or cut"
         )
-    devices = {leaf.device for _, leaf in leaves(figure) if isinstance(leaf, Tensor)}
+    devices = {leaf.device for _, leaf in leaves(figure) if isinstance(leaf, Tensor)} - {torch.device("cpu")}
     if len(devices) > 1:
         raise UsageError(
             f"sum_for_metrics got tensors on {' and '.join(sorted(map(str, devices)))}; move them together"
         )
     real = iteration.share.real or (1,) * collectives.world.size
-    heard = collectives.gather_objects(map_leaves(_on_cpu, figure))
-    added = reduce(add, [one for one, rows in zip(heard, real) if rows])
-    return place(added, devices.pop()) if devices else added
+    heard = collectives.gather_objects(map_leaves(_sent, figure))
+    figures = [one for one, rows in zip(heard, real) if rows]
+    device = devices.pop() if devices else torch.device("cpu")
+    return reduce(add, [map_leaves(lambda leaf: _received(leaf, device), one) for one in figures])
 
 
-def _on_cpu(leaf: Any) -> Any:
-    return leaf.detach().cpu() if isinstance(leaf, Tensor) else leaf
+class _Moved:
+    """A tensor on its way, that was not on the CPU."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+
+def _sent(leaf: Any) -> Any:
+    if not isinstance(leaf, Tensor):
+        return leaf
+    return leaf.detach() if leaf.device.type == "cpu" else _Moved(leaf.detach().cpu())
+
+
+def _received(leaf: Any, device: torch.device) -> Any:
+    return leaf.tensor.to(device) if isinstance(leaf, _Moved) else leaf
 
 
 def _cut_alone(tree: Tree, iterations: Iterations) -> Tree:

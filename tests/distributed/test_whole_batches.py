@@ -47,6 +47,25 @@ def evaluated(ours: Accelerator) -> list[list[float]]:
     return found
 
 
+def sent(device: str) -> tuple[list[float], list[str]]:
+    """What a round sends of two devices: the values of all batches in order, each on its own."""
+    ours = Accelerator(cpu=True)
+    loader = ours.prepare(DataLoader(TensorDataset(torch.arange(7.0)), 2))
+    values, devices = [], []
+    for (x,) in ours.whole_batches(loader):
+        for here, there, rows in ours.sum_for_metrics([(x, x.to(device), {"rows": x.tolist()})]):
+            values += rows["rows"]
+            assert here.tolist() == rows["rows"]
+            devices.append(f"{here.device} {there.device}")
+    return values, devices
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_what_is_sent_comes_back_on_its_own_device(processes):
+    expected = [float(value) for value in range(7)], ["cpu cpu"] * 4
+    assert in_world(processes, lambda: sent("cpu"), patience=PATIENCE) == [expected] * processes
+
+
 @pytest.mark.parametrize("made", [fsdp, pytest.param(zero, marks=needs_deepspeed)], ids=["fsdp", "deepspeed"])
 @pytest.mark.parametrize("processes", [2, 3])
 def test_figures_of_sharded_models_are_those_of_one_process(made, processes):

@@ -20,7 +20,7 @@ from accel_migrate.apply.lines import (
     without_last_comment,
 )
 from accel_migrate.apply.skeleton import Skeleton
-from accel_migrate.apply.sorting import guard_of
+from accel_migrate.apply.sorting import under
 from accel_migrate.effects import only_reads
 from accel_migrate.plan import Insert
 
@@ -114,7 +114,7 @@ class Blocks:
                 small[-1] = last.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
             kept = [node.with_changes(body=small, leading_lines=lines)]
             if statements[0] in self.edits.guarded:
-                kept = [self._guard(self.edits.guarded[statements[0]], kept[0])]
+                kept = [self._under(self.edits.guarded[statements[0]], kept[0])]
         elif before and statements[0] in self.edits.substituted:
             before[0] = with_leading(before[0], lines)
             comment = node.trailing_whitespace
@@ -165,11 +165,13 @@ class Blocks:
             result += new
         return result
 
-    def _guard(self, test: str, node: cst.BaseStatement) -> cst.BaseStatement:
-        (guard,) = self._parsed((guard_of(test),))
-        inner = with_leading(node, [])
-        assert isinstance(guard, cst.If)
-        return guard.with_changes(leading_lines=leading(node), body=cst.IndentedBlock([inner]))
+    def _under(self, heads: tuple[str, ...], node: cst.BaseStatement) -> cst.BaseStatement:
+        for head in heads:
+            (around,) = self._parsed((under(head),))
+            inner = with_leading(node, [])
+            assert isinstance(around, cst.If | cst.For)
+            node = around.with_changes(leading_lines=leading(node), body=cst.IndentedBlock([inner]))
+        return node
 
     # ---- statements
 
@@ -196,7 +198,7 @@ class Blocks:
         if statement in self.edits.uncommented:
             node = with_leading(node, without_last_comment(list(node.leading_lines), self.edits.uncommented[statement]))
         if statement in self.edits.guarded:
-            node = self._guard(self.edits.guarded[statement], node)
+            node = self._under(self.edits.guarded[statement], node)
         return self._joined(statement, before, [node], after, node)
 
     def _is_emptied(self, statement: Any) -> TypeGuard[ast.If | ast.For | ast.With]:
@@ -227,7 +229,7 @@ class Blocks:
         opposite = test.removeprefix("not ") if isinstance(statement.test, ast.UnaryOp) else f"not {test}"
         if isinstance(statement.test, ast.BoolOp | ast.Compare | ast.IfExp):
             opposite = f"not ({test})"
-        (turned,) = self._parsed((guard_of(opposite),))
+        (turned,) = self._parsed((under(f"if {opposite}"),))
         assert isinstance(node.orelse, cst.Else) and isinstance(turned, cst.If)
         body = self._suite(statement.orelse, node.orelse.body)
         return turned.with_changes(leading_lines=node.leading_lines, body=body)

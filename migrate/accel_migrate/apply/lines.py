@@ -28,8 +28,8 @@ def leading_blank(lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
 
 
 def under_one_guard(first: cst.BaseStatement, second: cst.BaseStatement) -> cst.BaseStatement:
-    """The body of the second `if` joins that of the first; its comments and blank lines go with it."""
-    assert isinstance(first, cst.If) and isinstance(second, cst.If)
+    """The body of the second `if` or `for` joins that of the first; its comments and blank lines go with it."""
+    assert isinstance(first, cst.If | cst.For) and isinstance(second, cst.If | cst.For)
     opening, added = list(second.body.body), leading(second)
     opening[0] = with_leading(opening[0], added)  # type: ignore[arg-type]
     return first.with_changes(body=first.body.with_changes(body=[*first.body.body, *opening]))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from accel_migrate.items import settled
 from accel_migrate.layout import edited, header
-from accel_migrate.plan import Edit, Guard, Insert, Remove, Replace, Substitute, Unimport, Unwrap
+from accel_migrate.plan import Edit, Guard, Insert, Remove, Repeat, Replace, Substitute, Unimport, Unwrap
 from accel_migrate.source import Source
 
 
@@ -20,7 +20,7 @@ class Sorted:
         self.removed: dict[ast.stmt, Remove] = {}
         self.substituted: dict[ast.stmt, Substitute] = {}
         self.unwrapped: set[ast.stmt] = set()
-        self.guarded: dict[ast.stmt, str] = {}
+        self.guarded: dict[ast.stmt, tuple[str, ...]] = {}  # the heads of the blocks around it, inside out
         self.uncommented: dict[ast.stmt, int | None] = {}
         self.before: dict[ast.stmt, list[Insert]] = {}
         self.after: dict[ast.stmt, list[Insert]] = {}
@@ -52,7 +52,10 @@ class Sorted:
         """The text of each new statement."""
         inserted = [insert for found in (*self.before.values(), *self.after.values()) for insert in found]
         edits: list[Insert | Substitute] = [*inserted, *self.substituted.values()]
-        return [*[text for edit in edits for text in edit.statements], *map(guard_of, self.guarded.values())]
+        return [
+            *[text for edit in edits for text in edit.statements],
+            *[under(head) for heads in self.guarded.values() for head in heads],
+        ]
 
     def _goes(self, statement: ast.stmt | None) -> bool:
         """Whether a statement gives way, with what holds it: nothing of it is left to edit."""
@@ -98,7 +101,10 @@ class Sorted:
         elif isinstance(edit, Unwrap):
             self.unwrapped.add(statement)
         elif isinstance(edit, Guard):
-            self.guarded[statement] = edit.test
+            around = [head for head in self.guarded.get(statement, ()) if not head.startswith("if ")]
+            self.guarded[statement] = (f"if {edit.test}", *around)
+        elif isinstance(edit, Repeat):
+            self.guarded[statement] = (*self.guarded.get(statement, ()), edit.head)
         else:
             self.uncommented[statement] = edit.lines
         holder: ast.stmt | None = statement
@@ -107,9 +113,9 @@ class Sorted:
             holder = self._parents.get(holder)
 
 
-def guard_of(test: str) -> str:
-    """A condition with an empty block."""
-    return f"if {test}:\n    pass"
+def under(head: str) -> str:
+    """A condition or a loop with an empty block."""
+    return f"{head}:\n    pass"
 
 
 def inner_statements(statement: ast.stmt) -> list[ast.stmt]:

@@ -17,7 +17,7 @@ from accel_migrate.check.pair import Pair
 from accel_migrate.effects import more_than_an_answer
 from accel_migrate.flow.nodes import called_name, unparse, walk
 from accel_migrate.items import settled
-from accel_migrate.plan import Guard, Insert, Remove, Replace, Substitute, Unwrap
+from accel_migrate.plan import Guard, Insert, Remove, Repeat, Replace, Substitute, Unwrap
 from accel_migrate.source import Source
 
 CODE = "AM957"
@@ -157,6 +157,8 @@ class _Plan:
                 texts += edit.statements
             elif isinstance(edit, Guard):
                 texts.append(f"if {edit.test}:\n    pass")
+            elif isinstance(edit, Repeat):
+                texts.append(f"{edit.head}:\n    pass")
         found.update(_heads_of("\n".join(texts)))
         found["pass"] += len(self.gone)  # what keeps a block a block
         for head in self.originals if self.gone else ():

@@ -75,6 +75,7 @@ def _by_batch(side: Side) -> Found:
                 yield file, node, f"`{unparse(node)[:60]}` counts this process's batches only"
         for loop in loops:
             yield from _divided_by_rounds(file, loop)
+            yield from _of_one_process(file, loop)
             yield from _divided_by_shard(side, file, loop, call)
     for file, call in side.asked("sum_for_metrics"):
         if over.isdisjoint(file.ancestors(call)):
@@ -120,6 +121,27 @@ def _divided_by_shard(side: Side, file: Module, loop: ast.For, over: ast.Call) -
                     and graph.dominates(loop, step)
                 ):
                     yield file, node, f"`{unparse(node)[:60]}` divides what is of all batches by this process's"
+
+
+def _of_one_process(file: Module, loop: ast.For) -> Found:
+    """What is run for the batches of all processes and reads a value of this one's; or is read after that as if it were."""
+    for inner in (node for node in walk(loop) if isinstance(node, ast.For) and _asks(node.iter, "sum_for_metrics")):
+        handed, body = _stored(inner), {node for statement in inner.body for node in walk(statement)}
+        outside = [node for node in walk(loop) if node not in body and isinstance(node, ast.Name)]
+        ours = {node.id for node in outside if isinstance(node.ctx, ast.Store) and not file.holds(inner.target, node)}
+        own = ours - handed
+        if handed & ours and not any(unparse(inner.target) == unparse(n) for n in walk(inner.iter)):
+            yield file, inner, f"`{unparse(inner.target)}` would hold other values than those of this process's batch"
+        for node in body:
+            if isinstance(node, ast.Name) and node.id in own and isinstance(node.ctx, ast.Load):
+                if not any(isinstance(n, ast.Name) and n.id == node.id and isinstance(n.ctx, ast.Store) for n in body):
+                    yield file, node, f"`{node.id}` is of this process's batch, and stands beside those of all"
+        block = file.block(inner)
+        for statement in block[block.index(inner) + 1 :]:
+            if any(_grows(file, loop, node) for node in walk(statement)):
+                for node in (n for n in walk(statement) if isinstance(n, ast.Name) and n.id in handed):
+                    if isinstance(node.ctx, ast.Load) and node.id not in _stored(statement):
+                        yield file, node, f"`{node.id}` is the last batch of all processes here, and is added up"
 
 
 def _grows(file: Module, loop: ast.For, node: ast.AST) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.evaluation.by_batch import Summed
 from accel_migrate.edits import change, replace_node
 from accel_migrate.flow.scopes import Module
-from accel_migrate.plan import Change, Edit, Replace, Substitute
+from accel_migrate.plan import Change, Edit, Repeat, Replace, Substitute
 from accel_migrate.rule import Context, Rule
 from accel_migrate.source import Source
 
@@ -31,12 +31,18 @@ def find(context: Context) -> Iterator[Change]:
         spelled = training.accelerator(module, loop.statement)
         edits: list[Edit] = [*_wrap(source, loop.loader, f"{spelled}.whole_batches(", ")")]
         for figure in evaluation.figures:
-            edits += _wrap(source, figure, f"{spelled}.sum_for_metrics(", ")")
+            opening, closing = ("list(", "))") if figure in evaluation.listed else ("", ")")
+            edits += _wrap(source, figure, f"{spelled}.sum_for_metrics({opening}", closing)
         for entry in evaluation.entries:
             edits.append(replace_node(source, entry.func, f"{source.code(entry.func.value)}.extend"))  # type: ignore[attr-defined]
             edits += _wrap(source, entry.args[0], f"{spelled}.sum_for_metrics([", "])")
         for statement in evaluation.fed:
             edits.append(Substitute(statement, (_repeated(source, statement.value, f"{spelled}.sum_for_metrics"),)))
+        for replay in evaluation.replays:
+            names = ", ".join(replay.names)
+            sent = f"({names})" if len(replay.names) > 1 else names
+            head = f"for {names} in {spelled}.sum_for_metrics([{sent}])"
+            edits += [Repeat(statement, head) for statement in replay.statements]
         behind = source.code(loop.loader) + (".iterable" if evaluation.rebound else "")
         for node, form in evaluation.counts:
             edits.append(_replace_bracketed(module, node, form.format(f"{behind}.batches_seen")))
@@ -70,8 +76,8 @@ RULE = Rule(
     code=CODE,
     summary="an evaluation by whole batches, whose figures are added up over processes",
     why="A mean of batch means, and any other figure of a batch, is the original's where the batch is. So each process gets "
-    "some of the batches as they are, and what the loop adds up, it adds up over processes. A batch that only fills the "
-    "last round counts nothing.",
+    "some of the batches as they are, and what the loop adds up, it adds up over processes; what is no sum runs for the "
+    "batches of all, in their order. A batch that only fills the last round counts nothing.",
     example_before="for x, y in val_loader:\n    total += criterion(model(x), y).item()\nprint(total / len(val_loader))",
     example_after="for x, y in accelerator.whole_batches(val_loader):\n"
     "    total += accelerator.sum_for_metrics(criterion(model(x), y).item())\n"

@@ -410,3 +410,32 @@ def test_a_loop_that_looks_for_one_sample_of_each_kind() -> None:
     look = "seen = {}\nfor x, y in train:\n    for one, label in zip(x, y):\n        seen[label.item()] = one\n"
     assert said("AM955", "x = 1\n", LOADED + BOTH + look)
     assert not said("AM955", "x = 1\n", LOADED + BOTH + look + "    if len(seen) == 9:\n        break\n")
+
+
+RUN_FOR_ALL = (
+    "for x, y in accelerator.whole_batches(test):\n    out = net(x)\n    p = out.argmax(1)\n"
+    "    for p, y in accelerator.sum_for_metrics([(p, y)]):\n        worst = max(worst, (p == y).sum())\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("[(p, y)]", "[(p, x)]"),
+        ("for p, y in accelerator.sum_for_metrics([(p, y)])", "for p in accelerator.sum_for_metrics([p])"),
+        ("(p == y)", "(p == out.argmax(1))"),
+        ("(p == y)", "(p == x)"),
+        ("    for p, y in accelerator.sum_for_metrics([(p, y)]):\n    ", ""),
+    ],
+)
+def test_what_runs_for_the_batches_of_all_reads_what_was_sent(right: str, wrong: str) -> None:
+    result = BOTH + RUN_FOR_ALL
+    assert not said("AM955", "x = 1\n", result)
+    assert right in result
+    assert said("AM955", "x = 1\n", result.replace(right, wrong))
+
+
+def test_what_was_sent_is_of_the_last_batch_below() -> None:
+    below = RUN_FOR_ALL + "    total += accelerator.sum_for_metrics({})\n"
+    assert said("AM955", "x = 1\n", BOTH + below.format("len(y)"))
+    assert not said("AM955", "x = 1\n", BOTH + below.format("len(x)"))

@@ -59,7 +59,10 @@ def test_extends_a_list_by_the_lists_of_all_batches() -> None:
         evaluation("losses.extend(model(x).argmax(1).cpu().numpy().tolist())"),
         "losses.extend(accelerator.sum_for_metrics(model(x).argmax(1).cpu().numpy().tolist()))",
     )
-    assert "more than add up" in noted(evaluation("losses.extend(model(x).argmax(1).cpu().numpy())"), "AM402")
+    becomes(
+        evaluation("losses.extend(model(x).argmax(1).cpu().numpy())"),
+        "losses.extend(accelerator.sum_for_metrics(list(model(x).argmax(1).cpu().numpy())))",
+    )
 
 
 @pytest.mark.parametrize("added", ["losses.extend({})", "losses += {}"])
@@ -67,7 +70,9 @@ def test_a_list_that_a_round_binds_to_a_name_extends_too(added: str) -> None:
     named = ("shown = model(x).argmax(1).tolist()", "if verbose: shown = [0]", added.format("shown"))
     becomes(evaluation(*named), added.format("accelerator.sum_for_metrics(shown)"))
     either = ("shown = model(x).argmax(1).tolist()", "if verbose: shown = model(x)", added.format("shown"))
-    assert "AM402" in codes(evaluation(*either))
+    becomes(
+        evaluation(*either), {"losses.extend({})": "sum_for_metrics(list(shown))"}.get(added, REPLAYED.format("shown"))
+    )
 
 
 def test_feeds_an_object_of_the_project_the_figures_of_all_batches() -> None:
@@ -96,8 +101,7 @@ def test_leaves_what_only_shows() -> None:
         (["hits -= (model(x) > 0).sum().item()"], "not a sum"),
         (["hits = max(hits, model(x).max().item())"], "`hits` goes on from batch to batch"),
         (["hits += (model(x) > seen).sum().item()", "seen += 1"], "`seen` goes on from batch to batch"),
-        (["out = model(x)", "if out.sum() > 0:", "    hits += 1"], "a condition or a loop on the batch"),
-        (["out = model(x)", "for row in out:", "    hits += row.max().item()", "seen += model(x)[0]"], "on the batch"),
+        (["for row in model(x):", "    hits += row.max().item()", "seen += model(x)[0]"], "on the batch"),
         (["if len(x) < 4:", "    continue", "hits += model(x).sum().item()"], "left out"),
         (["hits += model(x).sum().item()", "if j > 3:", "    break"], "end early"),
         (["hits += model(x + torch.randn_like(x)).sum().item()"], "random"),
@@ -121,6 +125,81 @@ def test_keeps_whole(lines: list[str], reason: str) -> None:
     source = evaluation(*lines, functions=functions, loop="j, (x, y) in enumerate(test_loader)")
     assert reason in noted(source, "AM402")
     assert "whole_batches" not in migrated(source)
+
+
+REPLAYED = "for {0} in accelerator.sum_for_metrics([{0}]):"
+PREDICTED = ("out = model(x)", "p = out.argmax(1)")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["if p.sum() > 0:", "    hits += 1"],
+        ["hits = max(hits, p.max().item())"],
+        ["losses = torch.cat((losses, p), 0)"],
+        ["losses = np.append(losses, p.cpu())"],
+        ["for each in p:", "    if each > 3:", "        break", "    hits += 1"],
+        ["for each in p:", "    losses.append(each.item())"],
+        ["losses.append(p.max().item())", "losses.append(p.min().item())"],
+        ["try:", "    hits += int(p[0])", "except ValueError:", "    hits = 0"],
+        ["for c in range(2):", "    losses.append((p == c).sum())"],
+        ["hits += p.sum().item()", "seen += hits"],
+        ["p = p * hits", "hits = max(hits, p.max().item())"],
+    ],
+)
+def test_runs_for_the_batches_of_all_what_is_no_sum(lines: list[str]) -> None:
+    becomes(evaluation(*PREDICTED, *lines), "\n".join([REPLAYED.format("p"), *(f"    {line}" for line in lines)]))
+
+
+def test_what_is_run_for_all_batches_is_one_loop_with_all_that_it_reads() -> None:
+    source = evaluation(*PREDICTED, "hits = max(hits, p.max().item())", "losses = losses + [y.sum()]", "seen += len(p)")
+    becomes(
+        source,
+        "for p, y in accelerator.sum_for_metrics([(p, y)]):\n    hits = max(hits, p.max().item())\n"
+        "    losses = losses + [y.sum()]\n    seen += len(p)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (["hits = max(hits, p.max().item() + j)"], "`hits` goes on"),
+        (["hits = max(hits, model(x).max().item())"], "`hits` goes on"),
+        (["hits = max(hits, p.max().item(), model(p).max())"], "`hits` goes on"),
+        (["hits = max(hits, (p * torch.rand(1)).max())"], "random"),
+        (["both = map(abs, model(x))", "hits = max(hits, max(both))"], "`map()` is not known"),
+        (["if p.sum() > 0:", "    continue", "hits = max(hits, 1)"], "left out"),
+        (["for c in range(2):", "    losses.append(model(x + c).sum())"], "several times"),
+        (["if p.sum() > 0:", "    evaluator.process(p)"], "more than add up"),
+        (["hits = max(hits, p.max().item())", "y = model(x * hits)"], "`hits` goes on"),
+    ],
+)
+def test_keeps_whole_what_cannot_be_run_for_all_batches(lines: list[str], reason: str) -> None:
+    source = evaluation(*PREDICTED, *lines, loop="j, (x, y) in enumerate(test_loader)")
+    assert reason in noted(source, "AM402")
+
+
+def test_keeps_whole_what_is_kept_as_the_loader_yields_it() -> None:
+    source = evaluation(*PREDICTED, "losses.extend(y)").replace(MOVED, "x = x.to(device)")
+    assert "`y` stays where its loader leaves it" in noted(source, "AM402")
+
+
+def test_a_batch_that_is_made_for_the_round_may_be_changed() -> None:
+    source = evaluation(
+        "y = b.pop('y')", "hits += (model(b['x']).argmax(1) == y).sum().item()", loop="b in test_loader"
+    )
+    becomes(source.replace(MOVED, "pass"), "accelerator.whole_batches(test_loader)")
+    kept = source.replace(MOVED, "pass").replace(
+        "DataLoader(data, batch_size=4)\nmodel", "DataLoader(data, 4, collate_fn=own)\nmodel"
+    )
+    assert "`b.pop()` is not known" in noted(kept, "AM402")
+
+
+def test_no_whole_batch_is_sent() -> None:
+    whole = evaluation(
+        "out = model(batch['x'])", "hits = max(hits, batch['y'].sum() + out.sum())", loop="batch in test_loader"
+    )
+    assert "`hits` goes on" in noted(whole.replace(MOVED, "pass"), "AM402")
 
 
 def test_keeps_whole_a_model_that_draws_in_its_forward() -> None:

@@ -14,8 +14,10 @@ from accel_migrate.analysis.evaluation.counting import Count, Counter, wrapped
 from accel_migrate.analysis.evaluation.display import Shown
 from accel_migrate.analysis.evaluation.figures import NotExact, stored_in
 from accel_migrate.analysis.evaluation.quiet import Quiet, root_of
+from accel_migrate.analysis.evaluation.replayed import Replay, Replayed
 from accel_migrate.analysis.evaluation.results import check_after, is_length
 from accel_migrate.analysis.evaluation.showing import only_shows
+from accel_migrate.analysis.values.constructions import collates_graphs, pads_batches
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Roles
@@ -32,7 +34,8 @@ _METERS = {"update", "add", "add_batch"}
 class Summed:
     """The loop goes through whole batches, and each of `figures` is added up over processes.
 
-    Each of `entries` is appended to a list, each of `fed` feeds an object of the project; `lengths` count all batches, and
+    Each of `entries` is appended to a list, each of `fed` feeds an object of the project, each of `replays` runs for
+    each batch of all processes; those `listed` are any iterable. `lengths` count all batches, and
     `counts` those of all processes so far, which the loader knows; where it is `rebound`, a bar has its name.
     """
 
@@ -43,6 +46,8 @@ class Summed:
     lengths: tuple[tuple[Module, ast.Call], ...] = ()
     counts: tuple[Count, ...] = ()
     rebound: bool = False
+    replays: tuple[Replay, ...] = ()
+    listed: frozenset[ast.expr] = frozenset()
 
 
 def judge_batches(roles: Roles, graph: CallGraph, loop: LoaderLoop, trains: frozenset[Function]) -> Summed | None:
@@ -62,6 +67,17 @@ def is_cut_from(module: Module, value: ast.expr | None, moved: set[str]) -> bool
         return False
     assert isinstance(value, ast.Name)
     return all(binding.kind == "assign" for binding in reaching(module, value))
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """What is known above a statement."""
+
+    lengths: tuple[int, ...]
+    replays: list[Replay]
+    bound: frozenset[str]
+    ran: bool
+    repeats: bool
 
 
 @dataclass(eq=False)
@@ -87,9 +103,18 @@ class _Judge:
             for node in walk(loop.statement)
             if isinstance(node, ast.AugAssign) and not isinstance(node.target, ast.Name)
         }
+        self.grows = self._grows()
         self.figures: list[ast.expr] = []
         self.entries: list[ast.Call] = []
         self.fed: list[ast.Expr] = []
+        self.listed: list[ast.expr] = []
+        self.replays: list[Replay] = []
+        self.repeats = False  # in a loop inside of a round: what comes in order would come in another
+        variable = loop.module.variable(loop.loader)
+        graphs = variable is not None and collates_graphs(roles, graph, variable)
+        if not pads_batches(roles, graph, loop.module, loop.loader):
+            self.quiet.batch = _names(loop.statement.target)
+        self.replayed = Replayed(roles, self.quiet, loop, graphs, self.shown.nodes)
 
     def summed(self) -> Summed | None:
         loop = self.loop.statement
@@ -98,24 +123,24 @@ class _Judge:
         if not self.module.holds(loop.iter, self.loop.loader) and not self._has_bar_of_its_own():
             raise NotExact("its loader is wrapped before the loop", loop)
         for node in walk(loop):
-            if isinstance(node, ast.Continue | ast.Break) and self.module.innermost(node) is not loop:
-                raise NotExact("a loop inside leaves out what it adds up, or ends early", node)
-            if isinstance(node, ast.Continue | ast.Break | ast.Return | ast.Try | ast.While):
+            leaves = isinstance(node, ast.Continue | ast.Break) and self.module.innermost(node) is loop
+            if leaves or isinstance(node, ast.Return):
                 raise NotExact("a batch may be left out, or the loop may end early", node)
-        for statement in loop.body:
-            self._statement(statement)
+        self._block(loop.body)
         if not self.quiet.ran:
             raise NotExact("the model is not called in the loop itself", loop)
-        if not (self.figures or self.entries or self.fed):
+        if not (self.figures or self.entries or self.fed or self.replays):
             return None
         counts = tuple(self.counting.counts(self.shown.nodes))
-        check_after(self.module, loop, self.counter)
+        check_after(self.module, loop, {self.counter, *self._only_replayed()})
         lengths = tuple(self._lengths())
         held = self.module.statement(self.loop.loader)
         rebound = held is not loop and unparse(self.loop.loader) in _names(held)  # `loader = tqdm(loader)`
         if rebound and counts and not self._is_behind_bar():
             raise NotExact("the loop's counter takes part in it", counts[0][0])
-        return Summed(self.loop, tuple(self.figures), tuple(self.entries), tuple(self.fed), lengths, counts, rebound)
+        figures, entries, fed = tuple(self.figures), tuple(self.entries), tuple(self.fed)
+        replays, listed = tuple(self.replays), frozenset(self.listed)
+        return Summed(self.loop, figures, entries, fed, lengths, counts, rebound, replays, listed)
 
     def _has_bar_of_its_own(self) -> bool:
         """`bar = tqdm(loader)` above the loop, which nothing else goes over; it may take the loader's name."""
@@ -140,16 +165,85 @@ class _Judge:
 
     # ---- what a round does
 
+    def _block(self, statements: list[ast.stmt], every: bool = True) -> None:
+        """Statements one after another; those that are not sums are replayed, if all processes come to them."""
+        states: dict[int, _State] = {}
+        place = 0
+        while place < len(statements):
+            states[place] = self._state()
+            try:
+                self._statement(statements[place], every)
+                place += 1
+            except NotExact as reason:
+                self._restore(states[place])
+                if not every or self.repeats:
+                    raise
+                place = self._replay(statements, place, states, reason)
+
+    def _replay(self, statements: list[ast.stmt], place: int, states: dict[int, _State], reason: NotExact) -> int:
+        """Replays what is no sum, from there on or from what it goes on from; returns the place below."""
+        for first in sorted(states, reverse=True):
+            self._restore(states[first])
+            try:
+                replay = self._replayed_from(statements[first:], place - first + 1)
+            except NotExact:
+                continue
+            for later in [later for later in states if later > first]:
+                del states[later]
+            self.bound -= set(replay.names)  # below it they are the last batch's
+            below = first + len(replay.statements)
+            if first and self.replays and self.replays[-1].statements[-1] is statements[first - 1]:
+                above = self.replays.pop()
+                replay = Replay((*above.statements, *replay.statements), (*above.names, *replay.names))
+            self.replays.append(replay)
+            return below
+        raise reason
+
+    def _replayed_from(self, statements: list[ast.stmt], count: int) -> Replay:
+        """The first statements, and all further ones that belong to them."""
+        while True:
+            replay = self.replayed.replay(statements[:count], self.bound, self.counter, first=True)
+            further = [
+                place
+                for place, one in enumerate(statements[count:], count + 1)
+                if not self.shown.only_shows(one) and self.replayed.belongs(one, replay)
+            ]
+            if not further:
+                return self.replayed.replay(statements[:count], self.bound, self.counter)
+            count = further[-1]
+
+    def _state(self) -> _State:
+        lengths = len(self.figures), len(self.entries), len(self.fed), len(self.listed)
+        return _State(lengths, list(self.replays), frozenset(self.bound), self.quiet.ran, self.repeats)
+
+    def _restore(self, state: _State) -> None:
+        for found, length in zip((self.figures, self.entries, self.fed, self.listed), state.lengths):
+            del found[length:]  # type: ignore[attr-defined]
+        self.replays, self.bound = list(state.replays), set(state.bound)
+        self.quiet.ran, self.repeats = state.ran, state.repeats
+
+    def _only_replayed(self) -> set[str]:
+        """Names that only replayed statements bind: after the loop they are what they were in the original."""
+        inside = {node for replay in self.replays for one in replay.statements for node in walk(one)}
+        stored = [
+            node for node in walk(self.loop.statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        ]
+        return {node.id for node in stored if node in inside} - {node.id for node in stored if node not in inside}
+
     def _statement(self, statement: ast.stmt, every: bool = True) -> None:
         """`every` tells whether all processes come here in every round."""
         if self.shown.only_shows(statement):
             return
+        for node in walk(statement) if not isinstance(statement, ast.With) else ():
+            if isinstance(node, ast.Continue | ast.Break):
+                raise NotExact("a loop inside leaves out what it adds up, or ends early", node)
+            if isinstance(node, ast.Try | ast.While):
+                raise NotExact("a batch may be left out, or the loop may end early", node)
         if isinstance(statement, ast.With):
             for item in statement.items:
                 self._reads(item.context_expr)
                 self.bound |= _names(item.optional_vars) if item.optional_vars is not None else set()
-            for inner in statement.body:
-                self._statement(inner, every)
+            self._block(statement.body, every)
         elif isinstance(statement, ast.If):
             self._branches(statement, every)
         elif isinstance(statement, ast.For):
@@ -175,19 +269,18 @@ class _Judge:
         before, after = set(self.bound), []
         for branch in (statement.body, statement.orelse):
             self.bound = set(before)
-            for inner in branch:
-                self._statement(inner, every)
+            self._block(branch, every)
             after.append(self.bound)
         self.bound = after[0] & after[1]
 
     def _inner(self, statement: ast.For, every: bool) -> None:
         self._reads(statement.iter)
         every = every and self._is_fixed(statement.iter)
-        before = set(self.bound)
+        before, repeats = set(self.bound), self.repeats
         self.bound |= _names(statement.target)
-        for inner in (*statement.body, *statement.orelse):
-            self._statement(inner, every)
-        self.bound = before
+        self.repeats = True
+        self._block([*statement.body, *statement.orelse], every)
+        self.bound, self.repeats = before, repeats
 
     def _assign(self, statement: ast.Assign, every: bool) -> None:
         target = statement.targets[0]
@@ -214,13 +307,23 @@ class _Judge:
             raise NotExact("results are stored by position", statement)
         self._figure(statement.target, statement.value, every)
 
-    def _figure(self, target: ast.expr, value: ast.expr, every: bool) -> None:
+    def _figure(self, target: ast.expr, value: ast.expr, every: bool, extends: bool = False) -> None:
         self._reads(value)
         self._comes(value, every)
         held = self.begins.kind(target)
-        if held is None or (held is list and not self._is_list(value)):
+        if held is None or (held is list and not self._is_list(value) and not extends):
             raise NotExact(f"it is not known what `{unparse(target)}` holds", target)
+        if held is list:
+            self._in_order(target, value)
+            if extends and self.replayed.is_unmoved(value):
+                raise NotExact(f"`{unparse(value)}` stays where its loader leaves it", value)
+            self.listed += [] if self._is_list(value) else [value]
         self.figures.append(value)
+
+    def _in_order(self, target: ast.expr, node: ast.AST) -> None:
+        """NotExact where a round adds to a list, or feeds an object, more than once: the order would be another one."""
+        if self.repeats or self.grows.count(unparse(target)) > 1:
+            raise NotExact(f"`{unparse(target)}` is added to several times for each batch", node)
 
     def _is_list(self, value: ast.expr) -> bool:
         """Whether a value is a list by what it is written as, here or where this round bound it to a name."""
@@ -244,10 +347,11 @@ class _Judge:
                     raise NotExact(f"it is not known what `{unparse(function.value)}` holds", call)
                 self._reads(call.args[0])
                 self._comes(call, every)
+                self._in_order(function.value, call)
                 self.entries.append(call)
                 return
-            if one and function.attr == "extend" and self._is_list(call.args[0]):
-                self._figure(function.value, call.args[0], every)
+            if one and function.attr == "extend" and self.begins.kind(function.value) is list:
+                self._figure(function.value, call.args[0], every, extends=True)
                 return
             if (
                 simple
@@ -261,6 +365,7 @@ class _Judge:
                 for argument in call.args:
                     self._reads(argument)
                 self._comes(call, every)
+                self._in_order(function.value, call)
                 self.fed.append(statement)
                 return
         if isinstance(function, ast.Attribute) and (self.module.qualified(function) or "").startswith("torch.cuda."):
@@ -333,6 +438,16 @@ class _Judge:
             ):  # fmt: skip
                 found.add(root_of(node.func.value))
         return found - {"self", *self.shown.clocks}
+
+    def _grows(self) -> list[str]:
+        """What the loop adds to, as often as it does."""
+        found: list[str] = []
+        for node in walk(self.loop.statement):
+            if isinstance(node, ast.AugAssign):
+                found.append(unparse(node.target))
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                found += [unparse(node.func.value)] if node.func.attr in (*_METERS, "append", "extend") else []
+        return found
 
     def _fresh(self) -> set[str]:
         """Names that hold a list or dictionary of this round's own: what goes into it is gone with the round."""

@@ -101,9 +101,9 @@ class Figures:
     def check_extreme(self, node: ast.expr) -> None:
         """Raise NotExact unless the value is the largest or smallest of all rows."""
         node = unwrapped(node)
-        if isinstance(node, ast.Call) and not node.keywords:
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-            inner = node.args if self.module.qualified(node.func) else [node.func.value, *node.args]  # type: ignore[attr-defined]
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.keywords:
+            name = node.func.attr
+            inner = node.args if self.module.qualified(node.func) else [node.func.value, *node.args]
             if name in ("max", "min") and len(inner) == 1 and self.rows.kind(inner[0]) is Kind.ROWS:
                 return
         raise NotExact(f"`{shortened(node)}` is not known to be the same for any batches", node)

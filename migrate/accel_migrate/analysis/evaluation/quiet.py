@@ -20,7 +20,7 @@ _BUILTINS = {
     "range", "round", "set", "sorted", "str", "sum", "tuple", "zip",
 }  # fmt: skip
 _LIBRARIES = {"torch", "numpy", "math", "sklearn", "skimage", "scipy", "torchvision", "einops"}
-_LEAVES = {"save", "load", "seed", "manual_seed", "savetxt", "imsave", "save_image", "append", "put", "copyto", "step"}
+_LEAVES = {"save", "load", "seed", "manual_seed", "savetxt", "imsave", "save_image", "put", "copyto", "step"}
 _DRAWS = {
     "rand", "randn", "randint", "rand_like", "randn_like", "randint_like", "randperm", "normal", "normal_", "uniform_",
     "bernoulli", "bernoulli_", "multinomial", "rsample", "sample", "choice", "shuffle", "random_", "gumbel_softmax",
@@ -52,6 +52,7 @@ class Quiet:
         self.roles = roles
         self.graph = graph
         self.ran = False
+        self.batch: set[str] = set()  # names of a batch that is made anew for each round: it may be changed
         self._known: set[Function] = set()
 
     def check(self, module: Module, node: ast.AST, own: set[str]) -> None:
@@ -60,13 +61,14 @@ class Quiet:
             if isinstance(part, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom):
                 raise NotExact("the loop does more than add up its figures", part)
             if isinstance(part, ast.Call):
-                self._call(module, part, own)
+                self.call(module, part, own)
 
-    def _call(self, module: Module, call: ast.Call, own: set[str]) -> None:
+    def call(self, module: Module, call: ast.Call, own: set[str]) -> None:
+        """The same of one call, whose arguments are judged by themselves."""
         function = call.func
         name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
         dotted = module.qualified(function) or ""
-        if _draws(module, call):
+        if draws(module, call):
             raise NotExact(_RANDOM, call)
         role = self.roles.role(module, function)
         run = function.value if isinstance(function, ast.Attribute) and name == "forward" else function
@@ -91,7 +93,7 @@ class Quiet:
                     return
                 raise NotExact("a method of the model is called in the place of the model", call)
             new = root_of(function.value) in own or _is_new(function.value)
-            if name in _OF_TENSORS or (new and name not in _CHANGES):
+            if name in _OF_TENSORS or (new and (name not in _CHANGES or root_of(function.value) in self.batch)):
                 return
         raise NotExact(f"`{unparse(function)}()` is not known to leave nothing behind", call)
 
@@ -135,7 +137,7 @@ class Quiet:
             name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
             if name in _CHANGES and root_of(call.func) in bound - given:
                 continue
-            self._call(module, call, bound | given)
+            self.call(module, call, bound | given)
 
 
 def _earlier(module: Module, model: ast.expr) -> set[ast.stmt]:
@@ -153,7 +155,8 @@ def _earlier(module: Module, model: ast.expr) -> set[ast.stmt]:
     return {binding.statement for binding in bindings} - held if held else set()
 
 
-def _draws(module: Module, call: ast.Call) -> bool:
+def draws(module: Module, call: ast.Call) -> bool:
+    """Whether a call draws random numbers."""
     name = called_name(call)
     always = (module.qualified(call.func) or "") == "torch.nn.functional.dropout" and len(call.args) < 3
     return name in _DRAWS or (always and not any(keyword.arg == "training" for keyword in call.keywords))
@@ -168,7 +171,7 @@ def _check_forward(module: Module, owner: ast.ClassDef) -> None:
         own = _own(method)
         run += [methods[n.attr] for n in own if n.attr in methods and methods[n.attr] not in run]
         kept.check(own)
-        for call in (n for n in walk(method) if isinstance(n, ast.Call) and _draws(module, n)):
+        for call in (n for n in walk(method) if isinstance(n, ast.Call) and draws(module, n)):
             asked = [a.test for a in module.ancestors(call) if isinstance(a, ast.If | ast.IfExp)]
             if not any("training" in unparse(test) for test in asked):
                 raise NotExact("the model draws random numbers, and each process would draw others", call)

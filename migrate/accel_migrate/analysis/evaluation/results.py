@@ -16,15 +16,15 @@ from accel_migrate.flow.sequence import comes_first, follows
 _JOINS = {"cat", "concat", "concatenate", "vstack", "hstack", "chain", "from_iterable"}
 
 
-def check_after(module: Module, loop: ast.For | ast.AsyncFor, counter: str | None = None) -> None:
-    """Raise NotExact where the last batch, or what was made of it, is read after the loop; its `counter` may be."""
+def check_after(module: Module, loop: ast.For | ast.AsyncFor, known: set[str | None] = frozenset()) -> None:  # type: ignore[assignment]
+    """Raise NotExact where the last batch, or what was made of it, is read after the loop; those of `known` names may be."""
     inside = set(module.walk(loop))
     scope = module.scope(loop)
     bound = {
         node.id
         for node in inside
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and module.scope(node) is scope
-    } - {counter}
+    } - known
     around = scope.node if scope.is_function else module.tree
     for node in module.walk(around, ast.Name):
         if isinstance(node.ctx, ast.Load) and node.id in bound and node not in inside:
