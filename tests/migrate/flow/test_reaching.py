@@ -17,9 +17,14 @@ def found(text: str) -> list[str]:
     module = Module(Source.from_bytes(Path("a.py"), textwrap.dedent(text).encode()))
     call = [call for call in module.calls if ast.unparse(call.func) == "show"][-1]
     (name,) = [node for node in module.walk(call, ast.Name) if node.id == "x"]
-    variable = module.variable(name)
-    assert variable is not None
-    return [f"{ast.unparse(binding.target)}:{binding.statement.lineno}" for binding in reaching(module, name, variable)]
+    return [f"{ast.unparse(binding.target)}:{binding.statement.lineno}" for binding in reaching(module, name)]
+
+
+def test_an_attribute_may_hold_all_that_is_bound_to_it_and_a_call_nothing():
+    module = Module(Source.from_bytes(Path("a.py"), b"args.x = 1\nshow(args.x)\nargs.x = 2\nargs = ask()\n"))
+    (read,) = module.walk(module.calls[0], ast.Attribute)
+    assert [ast.unparse(binding.statement) for binding in reaching(module, read)] == ["args.x = 1", "args.x = 2"]
+    assert reaching(module, module.calls[0]) == []
 
 
 @pytest.mark.parametrize(
