@@ -83,10 +83,16 @@ def _of_figures(side: Side, file: Module, backward: ast.Call) -> Found:
                 held = {
                     store.value
                     for store in stores.reaching(file, part)
-                    if store.value is not None and store.file is file
+                    if store.value is not None and store.file is file and not _prepares(store.value)
                 }
                 pending += held - seen
                 seen |= held
+
+
+def _prepares(value: ast.AST) -> bool:
+    """Whether it is what `prepare` returns: no gradients come from data or weights before it."""
+    function = value.func if isinstance(value, ast.Call) else None
+    return isinstance(function, ast.Attribute) and function.attr == "prepare" and is_accelerator(function.value)
 
 
 def _stepped_tensors(side: Side) -> set[Place]:

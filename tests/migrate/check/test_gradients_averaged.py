@@ -233,3 +233,10 @@ def test_a_loss_that_is_added_up_as_a_figure_is() -> None:
     loop = "total = 0\nfor x in data:\n    loss = net(x).mean()\n    total = total + {}\naccelerator.backward(total)\n"
     assert said("AM967", "x = 1\n", OWN + loop.format("accelerator.sum_for_metrics(loss)"))
     assert not said("AM967", "x = 1\n", OWN + loop.format("loss"))
+
+
+def test_figures_that_what_is_prepared_is_made_of_are_no_loss() -> None:
+    made = "weights = accelerator.sum_for_metrics([1.0])\nnet, opt = accelerator.prepare(Net(weights), SGD())\n"
+    assert not said(
+        "AM967", "x = 1\n", OWN + made + "for x in data:\n    loss = net(x).mean()\n    accelerator.backward(loss)\n"
+    )

@@ -508,3 +508,47 @@ def test_keeps_whole_a_loader_whose_batches_are_collected(read: str) -> None:
     source = evaluation("hits += criterion(model(x), y).item()") + f"    kept = {read}\n"
     assert "test_loader)` reads all batches of its loader" in noted(source, "AM402").replace("]`", ")`")
     becomes(source, "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)")
+
+
+def test_what_a_replayed_statement_binds_first_is_shown_where_it_is_bound() -> None:
+    lines = ("out = model(x)", "seen = np.append(seen, out.std().item())", "last = seen[-1]", "total += last")
+    text = migrated(evaluation(*lines, "print(last)", ready="seen, total = np.array([]), 0.0"))
+    assert "for out in accelerator.sum_for_metrics([out]):" in text
+    assert "                print(last)\n" in text, text
+    text = migrated(evaluation(*lines, "print(total)", ready="seen, total = np.array([]), 0.0"))
+    assert "            print(total)\n" in text and "                print(total)" not in text, text
+
+
+def test_a_loader_that_also_goes_to_a_loop_that_trains_stays_whole() -> None:
+    source = """\
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+net = nn.Linear(4, 1)
+data = TensorDataset(torch.randn(30, 4), torch.randn(30, 1))
+
+
+def run(loader, trains=False):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(net(x), y)
+        if trains:
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
+loader = DataLoader(data, batch_size=4, shuffle=True)
+valid = DataLoader(data, batch_size=4)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for epoch in range(2):
+    run(loader, trains=True)
+    run(valid)
+found = np.array([])
+for x, y in valid:
+    out = net(x).detach().numpy()
+    found = np.append(found, out)
+"""
+    assert "for x, y in valid:" in migrated(source)
+    assert any("also goes to a loop that trains" in each for each in notes(source))

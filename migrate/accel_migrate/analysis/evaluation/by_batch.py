@@ -206,7 +206,7 @@ class _Judge:
             further = [
                 place
                 for place, one in enumerate(statements[count:], count + 1)
-                if not self.shown.only_shows(one) and self.replayed.belongs(one, replay)
+                if self.replayed.belongs(one, replay, self.bound, self.shown.only_shows(one))
             ]
             if not further:
                 return self.replayed.replay(statements[:count], self.bound, self.counter)

@@ -80,10 +80,22 @@ class Replayed:
             self._is_alone(inside, {*taken})
         return Replay(tuple(statements), tuple(dict.fromkeys(node.id for node in read if node.id in taken)))
 
-    def belongs(self, statement: ast.stmt, replay: Replay) -> bool:
-        """Whether a statement has to do with what is replayed above it: it is replayed too, or sees the last batch only."""
-        changed = self._changed({node for one in replay.statements for node in walk(one)})
-        return not (changed | {*replay.names}).isdisjoint(self._named(set(walk(statement))))
+    def belongs(self, statement: ast.stmt, replay: Replay, bound: set[str], shows: bool) -> bool:
+        """Whether a statement has to do with what is replayed above it: it is replayed too, or sees the last batch only.
+
+        One that only shows may do so, unless it shows what nothing else binds.
+        """
+        nodes = {node for one in replay.statements for node in walk(one)}
+        if shows:
+            concerned = {n.id for n in nodes if isinstance(n, ast.Name) and self._is_bound_here(n)} - bound
+        else:
+            concerned = self._changed(nodes) | {*replay.names}
+        return not concerned.isdisjoint(self._named(set(walk(statement))))
+
+    def _is_bound_here(self, name: ast.Name) -> bool:
+        """Whether only the loop binds a name, which is there once it has run."""
+        bindings = self.module.bindings_of(name)
+        return bool(bindings) and all(self.module.holds(self.loop.statement, each.statement) for each in bindings)
 
     def _stays_inside(self, node: ast.AST, inside: set[ast.AST]) -> None:
         """Nothing that is replayed ends the round, or is there only once it has run."""

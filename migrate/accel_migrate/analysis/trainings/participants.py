@@ -47,6 +47,7 @@ from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module, Variable
 
 _NOT_BUILT_HERE = "its loader is not built where the others are prepared"
+_KEPT_WHOLE = "its loader also goes to a loop that trains and evaluates"
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,9 +154,15 @@ class _Finder:
         near = self._files(models + optimizers, loops)
         check_obstacles(near)
         distribution = find_distribution(self.roles, self.graph, near, evaluations)
-        loaders = self._loaders(loops, evaluations)
         evaluating = evaluating_calls(self.roles, self.graph, self.group.backwards, loops)
         whole = kept_whole(self.roles, self.graph, evaluating)
+        evaluations = [
+            Whole(e.loop, _KEPT_WHOLE, e.loop.statement.lineno)
+            if not isinstance(e, Whole) and whole.issuperset(self._sources(e.loop))
+            else e
+            for e in evaluations
+        ]
+        loaders = self._loaders(loops, evaluations)
         evaluations += [
             Whole(e.loop, "one loop trains and evaluates", e.call.lineno, e.module, (e.call,)) for e in evaluating
         ]
