@@ -28,7 +28,7 @@ def scripts_that_run(side: Side, file: Module, node: ast.AST) -> set[Module]:
             named = list(_mentions(side, at, function))
             waiting += named
             found |= _importing(side, at) if not named else set()
-    return found
+    return found or _importing(side, file)  # functions that only name each other: whoever starts the file may call them
 
 
 def _importing(side: Side, file: Module) -> set[Module]:

@@ -53,3 +53,12 @@ def test_a_script_that_prepares_nothing_keeps_its_moves(loads: str, breaks: bool
     after = {"train.py": migrated, "predict.py": PREDICTS.format(move="")}
     told = [message for message in said("AM969", before, after) if "no run of this file" in message]
     assert bool(told) is breaks
+
+
+def test_functions_that_only_name_each_other_may_be_called_by_a_command_line() -> None:
+    shown = "def show(net):\n    net.eval()\n    print(net)\n    net.fit()\nimport fire\nfire.Fire()\n"
+    made = "accelerator = Accelerator()\n    net, data = accelerator.prepare(build(), rows)"
+    top, _ = FITS.split("if __name__")
+    train = top.format(loads="", made="net = build().cuda()", step="net(x.cuda()).sum().backward()\n        show(net)")
+    migrated = top.format(loads="", made=made, step="accelerator.backward(net(x).sum())\n        show(net)")
+    assert not said("AM969", train + shown, migrated + shown)
