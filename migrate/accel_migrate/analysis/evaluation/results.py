@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Set
 
 from accel_migrate.analysis.evaluation.figures import NotExact
 from accel_migrate.analysis.values.loops import CallGraph
@@ -16,7 +17,7 @@ from accel_migrate.flow.sequence import comes_first, follows
 _JOINS = {"cat", "concat", "concatenate", "vstack", "hstack", "chain", "from_iterable"}
 
 
-def check_after(module: Module, loop: ast.For | ast.AsyncFor, known: set[str | None] = frozenset()) -> None:  # type: ignore[assignment]
+def check_after(module: Module, loop: ast.For | ast.AsyncFor, known: Set[str | None] = frozenset()) -> None:
     """Raise NotExact where the last batch, or what was made of it, is read after the loop; those of `known` names may be."""
     inside = set(module.walk(loop))
     scope = module.scope(loop)
