@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names, step_of
-from accel_migrate.check.handed_out import HandedOut
+from accel_migrate.check.handed_out import HandedOut, callables
 from accel_migrate.check.visible_gpus import named_too_late
 from accel_migrate.flow.main_guard import under_main
 from accel_migrate.flow.nodes import unparse, walk
@@ -41,6 +41,7 @@ def _found(evidence: Evidence) -> Found:
         yield from _asked_too_early(side, file, call)
         yield from _second(side, file, call)
         yield from _by_import(side, file, call)
+        yield from _in_started(side, file, call)
         yield from named_too_late(evidence, file, call)
     yield from _strangers(side)
 
@@ -172,6 +173,28 @@ def _by_import(side: Side, file: Module, call: ast.Call) -> Found:
     importer = next((each for each in side.files if each is not file and file in side.program.imports(each)), None)
     if importer is not None and not prepared:
         yield file, call, f"{importer.path.name} imports {file.path.name}, which would make an Accelerator"
+
+
+def _in_started(side: Side, file: Module, call: ast.Call) -> Found:
+    """Processes that the script starts run the function that makes it, through a helper or straight: each has another one."""
+    around, waiting = set[ast.AST](), [file.scope(call).frame.node]
+    while waiting:
+        function = waiting.pop()
+        if isinstance(function, Function) and function not in around:
+            around.add(function)
+            waiting += [site.file.scope(site.call).frame.node for site in side.above(function)]
+    for starter, start in side.of_library(*_STARTERS):
+        helper = starter.scope(start).frame.node
+        sites = [(site.file, site.call) for site in side.above(helper)] if isinstance(helper, Function) else []
+        for other, node in [(starter, start), *sites]:
+            handed = [*node.args, *[keyword.value for keyword in node.keywords]]
+            if any(not around.isdisjoint(callables(side, other, argument)) for argument in handed):
+                yield (
+                    file,
+                    call,
+                    f"each process that `{unparse(node)[:60]}` starts would make an Accelerator for itself alone",
+                )
+                return
 
 
 def _spawns(file: Module, node: ast.Call) -> bool:

@@ -48,7 +48,7 @@ class HandedOut:
             if name in harmless or runs or side.flows.callees.get(call):
                 continue
             for argument in (*call.args, *[keyword.value for keyword in call.keywords]):
-                for function in _callables(side, file, argument):
+                for function in callables(side, file, argument):
                     self._to.setdefault(function, (file, call))
 
     def to(self, function: Function) -> tuple[Module, ast.Call] | None:
@@ -56,7 +56,7 @@ class HandedOut:
         return self._to.get(function)
 
 
-def _callables(side: Side, file: Module, node: ast.expr) -> list[Function]:
+def callables(side: Side, file: Module, node: ast.expr) -> list[Function]:
     """The functions that an argument may be: its own, a method, an object with `__call__`, or parts of a list of them."""
     parts = node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
     made = [each for part in parts for each in side.flows.made(file, part)]

@@ -113,3 +113,13 @@ def test_an_accelerator_of_a_function_that_a_command_line_runs() -> None:
     assert said("AM952", "x = 1\n", TOP + main + "from ray import tune\ntune.run(main)\n")
     assert not said("AM952", "x = 1\n", TOP + main + "tasks = {}\ntasks.update(main=main)\nprint(main)\nmain()\n")
     assert not said("AM952", "x = 1\n", TOP + main + "def once(run):\n    run()\nonce(main)\n")
+
+
+def test_an_accelerator_of_each_process_that_a_helper_starts() -> None:
+    train = (
+        TOP + "from launch import launch\ndef main():\n    accelerator = Accelerator()\n" + TRAIN + "launch(main, 2)\n"
+    )
+    helper = "import torch\ndef launch(run, n):\n    torch.multiprocessing.spawn({}, args=(run,), nprocs=n)\n"
+    one = {"train.py": "x = 1\n", "launch.py": helper.format("worker")}
+    assert said("AM952", one, one | {"train.py": train})
+    assert not said("AM952", one, one | {"train.py": train.replace("launch(main, 2)", "launch(print, 2)\nmain()")})

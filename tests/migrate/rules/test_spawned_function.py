@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from textwrap import dedent
+
 import pytest
+from accel_migrate.pipeline import migrate
+from accel_migrate.plan import Status
 from accel_migrate.settings import Settings
+from accel_migrate.source import Source
 
 from tests.migrate.rules.verbs import migrated, unchanged
 
@@ -237,3 +243,19 @@ def test_a_rate_that_is_worked_out_from_the_number_of_gpus_leaves_the_loop(worke
 
 def test_a_number_of_gpus_that_is_only_shown_stays():
     assert "main(0.1)" in migrated(SCRIPT.format(lr="lr", start="print(world_size)\n        " + SPAWN))
+
+
+def test_a_helper_of_another_file_that_starts_processes():
+    train = SCRIPT.format(lr="lr", start="launch(main, 2, (0.1,))").replace("import torch.multiprocessing as mp", "")
+    train = train.replace("import torch.distributed as dist", "from launch import launch")
+    plain = train.replace("DDP(nn.Linear(2, 1).to(rank), device_ids=[rank])", "nn.Linear(2, 1).to(rank)")
+    helper = "import torch.multiprocessing as mp\n\ndef launch(run, n, args):\n    mp.spawn(run, args=args, nprocs=n)\n"
+    for script in (train, plain.replace("rank, world_size, lr", "rank, lr")):
+        files = {
+            "train.py": script.replace('    dist.init_process_group("nccl", rank=rank, world_size=world_size)', "")
+        }
+        results = migrate(
+            [Source.from_bytes(Path(n), dedent(t).encode()) for n, t in (files | {"launch.py": helper}).items()]
+        )
+        assert results[0].status is Status.UNCHANGED
+        assert "launch() of launch.py starts processes by itself" in results[0].reason

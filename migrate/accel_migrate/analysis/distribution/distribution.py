@@ -17,7 +17,7 @@ from accel_migrate.analysis.distribution.replacements import ACCELERATOR, Distri
 from accel_migrate.analysis.distribution.samplers import CODE as SAMPLER
 from accel_migrate.analysis.distribution.samplers import epochs_told, find_samplers
 from accel_migrate.analysis.distribution.spawning import find_spawned, world_counts
-from accel_migrate.analysis.distribution.workers import find_worker
+from accel_migrate.analysis.distribution.workers import SPAWN, find_worker
 from accel_migrate.analysis.distribution.world_size import runs_on_several
 from accel_migrate.analysis.distribution.wrapped_parts import check_wrappings
 from accel_migrate.analysis.evaluation.evaluation import Evaluation, Whole
@@ -36,6 +36,12 @@ _JOINING = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "N
 _SETTINGS = {
     "find_unused_parameters", "broadcast_buffers", "bucket_cap_mb", "gradient_as_bucket_view", "static_graph",
 }  # fmt: skip
+_STARTS = "starts processes by itself; call the function that it is handed in its place, and start with `accel launch`"
+_DEEDS = {
+    "torch.distributed.init_process_group": "initialises the process group by itself; make the Accelerator in its place "
+    "by hand",
+    **dict.fromkeys(SPAWN, _STARTS),
+}
 _READS = {
     "get_rank",
     "get_world_size",
@@ -50,6 +56,7 @@ def find_distribution(
     roles: Roles, graph: CallGraph, modules: list[Module], evaluations: list[Evaluation]
 ) -> Distribution:
     """The replacements in the files of a training."""
+    _check_unread_files(roles, graph, modules)
     if not any(_speaks_of_processes(module) for module in modules):
         return Distribution()
     ranks = Ranks(roles, modules)
@@ -86,7 +93,6 @@ def find_distribution(
         replacements += [replacement for module in modules for replacement in world_counts(module, spawned)]
     dropped = {n for w in wrappings for part in (*w.call.args[1:], *w.call.keywords) for n in w.module.walk(part)}
     replacements = _without_empty_functions(graph, [p for p in _outermost(replacements) if p.node not in dropped])
-    _check_unread_files(roles, graph, modules)
     _check_helpers(roles, graph, ranks, evaluations, staying)
     return Distribution(
         tuple(replacements),
@@ -343,21 +349,17 @@ def _is_local(statement: ast.Assign) -> bool:
 
 
 def _check_unread_files(roles: Roles, graph: CallGraph, modules: list[Module]) -> None:
-    """Helpers in other files that join processes by themselves."""
+    """Helpers in other files that join or start processes by themselves."""
     for module in roles.project.modules:
-        if module in modules:
+        if module in modules or b"torch" not in module.source.data:
             continue
         for call in module.calls:
-            if (module.qualified(call.func) or "") == "torch.distributed.init_process_group":
-                function = module.scope(call).function
-                for caller, site in graph.sites.get(function, ()) if function is not None else ():
-                    if caller in modules:
-                        raise NotMigrated(
-                            f"{function.name}() of {module.source.path.name} initialises the process group by itself; "  # type: ignore[union-attr]
-                            "make the Accelerator in its place by hand",
-                            site.lineno,
-                            caller,
-                        )
+            dotted, function = module.qualified(call.func) or "", module.scope(call).function
+            deed = _DEEDS.get(dotted)
+            for caller, site in graph.sites.get(function, ()) if deed and function is not None else ():
+                if caller in modules:
+                    name = f"{getattr(function, 'name', 'it')}() of {module.source.path.name}"
+                    raise NotMigrated(f"{name} {deed}", site.lineno, caller)
 
 
 def _check_helpers(
