@@ -235,3 +235,17 @@ def test_a_loader_that_is_unpacked_from_a_list_is_prepared_by_its_name(unpacked:
 )
 def test_what_a_list_may_hold_beside_loaders_or_give_to_others_is_not_prepared(unpacked: str, name: str) -> None:
     assert "prepare(model, optimizer)" in migrated(LISTED.format(unpacked=unpacked, name=name))
+
+
+def test_a_loader_of_another_script_with_a_helper_in_common_is_not_prepared():
+    shared = "def step(model, x):\n    return model(x).sum()\n"
+    head = (
+        "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader\nfrom shared import step\n"
+        "model = nn.Linear(4, 1)\noptimizer = torch.optim.Adam(model.parameters())\n"
+    )
+    body = "    loss = step(model, x)\n    optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()\n"
+    drawn = f"{head}for _ in range(9):\n    x = torch.randn(8, 4)\n{body}"
+    loaded = f"{head}rows = DataLoader(data, batch_size=4)\nfor x in rows:\n{body}"
+    found = results(shared=shared, drawn=drawn, loaded=loaded)
+    assert b"model, optimizer = accelerator.prepare(model, optimizer)\nfor _" in found["drawn"].after
+    assert b"model, optimizer, rows = accelerator.prepare(model, optimizer, rows)\nfor x" in found["loaded"].after

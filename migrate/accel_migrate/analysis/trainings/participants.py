@@ -143,6 +143,9 @@ class _Finder:
     def __post_init__(self) -> None:
         read = collected_loaders(self.roles)
         self.collected = [(m, node, v) for m, node, loader in read if (v := m.variable(loader)) is not None]
+        # A function may be handed the objects of another script too, of which no run trains.
+        backwards = self.group.backwards
+        self.loaded = {m for b in backwards for m in loaded_with(self.roles.project, b.module, b.call)}
 
     def participants(self) -> Participants:
         self._check_gradients()
@@ -174,11 +177,8 @@ class _Finder:
         entries = tuple(dict.fromkeys(trained_entries(self.roles, self.group.backwards, loops)))
         kept_together = [entry.variable for entry in entries]
         used = [*models, *optimizers, *self._per_batch_schedulers(loops), *loaders, *kept_together]
-        # A function of this file may be handed the objects of another script, of which no run trains.
-        backwards = self.group.backwards
-        loaded = {m for b in backwards for m in loaded_with(self.roles.project, b.module, b.call)}
         chains = [
-            [link for link in self._chain(variable) if link not in whole and link.scope.module in loaded]
+            [link for link in self._chain(variable) if link not in whole and link.scope.module in self.loaded]
             for variable in dict.fromkeys(used)
         ]
         shared = frozenset(link for loader in loaders for link in self._chain(loader)) - whole
@@ -339,29 +339,24 @@ class _Finder:
             )
 
         mine = {backward.call for backward in self.group.backwards}
-        files = {backward.module for backward in self.group.backwards} | {link.scope.module for link in own}
         found = []
         for loop in self.all_loops:
-            # A script of its own that names its models hands these to the functions that it shares with this training.
-            apart = loop.module not in files and self._names_models(loop)
+            if loop.module not in self.loaded:
+                continue
             mentions = runs(loop.module, loop.statement) or any(
                 runs(self.roles.project.module_of(function), function)
                 for function in self.graph.reached_from(loop.statement, self.roles, loop.module)
-                if not apart
             )
             if mentions or any(child in mine for child in loop.module.walk(loop.statement)):
                 found.append(loop)
         # An epoch loop written over one loader may hold the loop over another: the inner ones decide.
         return found
 
-    def _names_models(self, loop: LoaderLoop) -> bool:
-        return any(self.roles.of(variable) & Role.MODEL for variable, _ in variables_in(loop.module, loop.statement))
-
     def _files(self, variables: list[Variable], loops: list[LoaderLoop]) -> list[Module]:
         """The files in which these objects are built, handed on and used."""
         links = [link for variable in variables for link in chain(self.roles, self.graph, variable)]
         found = [b.module for b in self.group.backwards] + [loop.module for loop in loops]
-        return list(dict.fromkeys([*found, *[link.scope.module for link in links]]))
+        return list(dict.fromkeys([*found, *[m for link in links if (m := link.scope.module) in self.loaded]]))
 
     def _evaluations(self, loops: list[LoaderLoop]) -> list[Evaluation]:
         """How each evaluation is made right. A loader that one loop must read whole is read whole by all."""
