@@ -324,3 +324,47 @@ def test_a_script_that_only_predicts_with_functions_of_the_training_keeps_its_mo
     results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
     assert b"accelerator.prepare(" in results[0].after
     assert results[1].after == predict.encode()
+
+
+def test_a_model_of_a_function_that_runs_without_the_training_keeps_its_move():
+    text = migrated(
+        """
+        import torch
+        from torch import nn
+
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+        def build():
+            net = nn.Linear(4, 1)
+            return net
+
+
+        def density(x, net):
+            return net(x).sum()
+
+
+        def train():
+            net = build().to(device)
+            optimizer = torch.optim.Adam(net.parameters())
+            for step in range(9):
+                loss = density(torch.randn(8, 4).to(device), net)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+
+        def evaluate():
+            net = build().to(device)
+            net.load_state_dict(torch.load("net.pt"))
+            net.to(device)
+            print(density(torch.ones(8, 4).to(device), net))
+
+
+        if __name__ == "__main__":
+            evaluate()
+        """
+    )
+    trained, evaluated = text.split("def evaluate")
+    assert ".prepare(net, optimizer)" in trained and "net = build()\n" in trained
+    assert "net = build().to(device)\n" in evaluated and "    net.to(device)\n" in evaluated

@@ -161,7 +161,8 @@ class _Sorter:
                 return False
             if uses.comes_before(module, move.call):
                 return not uses.need(module, move.call, stored) and not self._may_end_first(module, move.call, stored)
-            return not self.sent_to_cpu
+            # A function that no run calls after `prepare` has a model of its own.
+            return not self.sent_to_cpu and self.timing.meets(module, move.call)
         if self.uses.comes_before(module, move.call) or module.scope(move.call).function in self.early:
             return False  # the loader is not prepared yet
         return self.is_batch(module, receiver) and self.timing.after_prepare(module, move.call)
