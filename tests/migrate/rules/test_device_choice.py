@@ -847,3 +847,71 @@ def test_a_loss_that_is_moved_for_cuda_alone_keeps_to_cuda_or_the_cpu(asked: str
             optimizer.step()
     """
     assert ("Accelerator(cpu=not torch.cuda.is_available())" in migrated(dedent(source))) is bound
+
+
+BRANCHES = """
+if args.cpu:
+    place = "cpu"
+    args.workers = 0
+else:
+    place = {chosen}"""
+
+
+@pytest.mark.parametrize(
+    "number", ['f"cuda:{args.gpu}"', 'torch.device("cuda:%d" % args.gpu)', '"cuda:" + str(args.gpu)']
+)
+def test_an_if_that_chooses_a_gpu_by_an_option_and_does_more_stays_above_the_accelerator(number: str):
+    result = migrated(script(BRANCHES.format(chosen=number)))
+    assert f"        place = {number}\n".replace("        ", "    ") in result
+    assert result.index("accelerator = Accelerator(device=place)\n") > result.index("args.workers = 0")
+
+
+@pytest.mark.parametrize("number", ['f"cuda:{args.local_rank}"', 'f"cuda:{turn}"', 'f"cuda:{who()}"'])
+def test_an_if_that_works_a_number_out_and_does_more_leaves_the_loop(number: str):
+    source = script("turn = who() % 2" + BRANCHES.format(chosen=number))
+    assert unchanged(source).startswith("`place` is set to several devices")
+
+
+CHOSEN_IN_MAIN = """
+    import argparse, torch
+    from torch import nn
+
+    place = None
+
+    def train(model, loader, optimizer):
+        for x, y in loader:
+            x, y = x.to(place), y.to(place)
+            loss = (torch.ones(1, device=place) * (model(x) - y)).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    def main():
+        global place
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--cpu", action="store_true")
+        parser.add_argument("--gpu", type=int, default=0)
+        args = parser.parse_args()
+        if args.cpu:
+            place = torch.device("cpu")
+        else:
+            place = torch.device(f"cuda:{args.gpu}")
+        loader = torch.utils.data.DataLoader(data(), batch_size=4)
+        model = nn.Linear(4, 1).to(place)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        train(model, loader, optimizer)
+
+    main()
+    """
+
+
+def test_a_device_that_is_none_until_main_chooses_is_that_of_main():
+    result = migrated(CHOSEN_IN_MAIN)
+    assert "place = None\n" in result
+    assert "    accelerator = Accelerator(device=place)\n    place = accelerator.device\n" in result
+    assert ".to(place)" not in result and "torch.ones(1, device=place)" in result
+
+
+def test_a_device_that_two_functions_choose_leaves_the_loop():
+    second = "    def other():\n        global place\n        place = 'cuda:1'\n\n    def main():\n"
+    assert "several devices" in unchanged(CHOSEN_IN_MAIN.replace("    def main():\n", second))

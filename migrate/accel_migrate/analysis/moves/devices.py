@@ -6,10 +6,10 @@ import ast
 import re
 from dataclasses import dataclass
 
-from accel_migrate.analysis.values.origins import Where, of_variable, where
+from accel_migrate.analysis.values.origins import Where, is_options, of_variable, where
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import is_none, unparse, walk
 from accel_migrate.flow.once import once
 from accel_migrate.flow.scopes import Binding, Module, Scope, Variable
 
@@ -165,7 +165,9 @@ def device_definition(roles: Roles, variable: Variable) -> DeviceDefinition | No
     is_one = roles.of(variable) & Role.DEVICE or unknown
     if not is_one or names_cpu(roles, variable):
         return None
-    bindings = [b for b in module.bindings(variable) if b.kind == "assign" and b.value is not None]
+    bound = [b for b in module.bindings(variable) if b.kind == "assign" and b.value is not None]
+    bindings = _choosing(module, bound)
+    scope = variable.scope if bindings == bound else module.scope(bindings[0].statement)
     apart = [b for b in bindings if set_by(module, b.statement, variable) is not b.value]
     if any(isinstance(_item(b), ast.Name | ast.Attribute) for b in apart):  # `self.net, self.device = net, device`
         return None
@@ -175,13 +177,21 @@ def device_definition(roles: Roles, variable: Variable) -> DeviceDefinition | No
         return None
     both = _branches(roles, module, bindings)
     if both is not None and not _sets_only(module, [*both.body, *both.orelse], variable):
-        return DeviceDefinition(module, variable.scope, variable, both, None, does_more=True)
+        return DeviceDefinition(module, scope, variable, both, None, does_more=True)
     statements = {_whole(module, binding.statement, variable): binding for binding in bindings}
     statement, binding = next(iter(statements.items()))
     single = binding.value if statement is binding.statement else None
     inside = set(module.walk(statement))
     later = tuple(b.statement for b in bindings if b.statement not in inside)
-    return DeviceDefinition(module, variable.scope, variable, statement, single, later)
+    return DeviceDefinition(module, scope, variable, statement, single, later)
+
+
+def _choosing(module: Module, bindings: list[Binding]) -> list[Binding]:
+    """Without `device = None` of the globals, where one function chooses: until then nothing is moved."""
+    chosen = [b for b in bindings if not is_none(b.value)]
+    functions = {module.scope(b.statement) for b in chosen}
+    empty = all(b in chosen or module.scope(b.statement) is module.root for b in bindings)
+    return chosen if empty and len(functions) == 1 and module.root not in functions else bindings
 
 
 def _item(binding: Binding) -> ast.expr | None:
@@ -193,12 +203,11 @@ def _item(binding: Binding) -> ast.expr | None:
 
 
 def _branches(roles: Roles, module: Module, bindings: list[Binding]) -> ast.If | None:
-    """The `if` whose branches all set the device, each once, to no number, and not among several processes."""
+    """The `if` whose branches all set the device, each once, to no number but the user's, and not among processes."""
     parent = module.parents[bindings[0].statement]
     if len(bindings) < 2 or not isinstance(parent, ast.If):
         return None
-    plain = Where.CPU | Where.GPU | Where.FIRST
-    if any(b.value is None or where(roles, module, b.value) & ~plain for b in bindings):
+    if not all(b.value is not None and _is_picked(roles, module, b.value) for b in bindings):
         return None
     called = [module.qualified(c.func) or "" for c in module.walk(parent, ast.Call)]
     if any(name in SETTERS or name.startswith("torch.distributed") for name in called):
@@ -209,6 +218,19 @@ def _branches(roles: Roles, module: Module, bindings: list[Binding]) -> ast.If |
     blocks.append(last)
     each = [sum(b.statement in block for b in bindings) for block in blocks]
     return parent if each == [1] * len(bindings) else None
+
+
+def _is_picked(roles: Roles, module: Module, value: ast.expr) -> bool:
+    """Whether a device is the CPU, the GPU, or one by a number that is an option of the user's as it stands."""
+    meant = where(roles, module, value)
+    if meant & ~(Where.CPU | Where.GPU | Where.FIRST | Where.NUMBERED):
+        return False
+    options = [n for n in module.walk(value, ast.Attribute) if is_options(roles, module.variable(n.value))]
+    if any(module.bindings_of(n) or n.attr.endswith("local_rank") for n in options):
+        return False
+    known = {option.value for option in options}
+    others = [n for n in module.walk(value, ast.Name) if n not in known and module.qualified(n) is None]
+    return not meant & Where.NUMBERED or all(n.id in ("str", "int") for n in others)
 
 
 def check_later(definition: DeviceDefinition) -> None:
