@@ -695,3 +695,48 @@ def test_leaves_the_calls_of_a_function_that_does_more(old: str, new: str, after
     train, keeping, told = with_helper(KEEPING.replace(old, new), after)
     assert "is_main_process" not in train and "is_main_process" not in keeping
     assert any(message.startswith("every process") for message in told)
+
+
+def test_guards_the_calls_of_a_function_that_two_trainings_share() -> None:
+    trainer = """
+import torch
+from keeping import keep
+from torch import nn
+
+
+class {name}:
+    def __init__(self, loader):
+        self.loader = loader
+        self.model = nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def fit(self):
+        rows = []
+        for x, y in self.loader:
+            loss = nn.functional.mse_loss(self.model(x), y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            rows.append(loss.item())
+        keep(rows, "rows.png")
+"""
+    main = """
+from first import First
+from second import Second
+from torch.utils.data import DataLoader
+from rows import data
+
+First(DataLoader(data, batch_size=4)).fit()
+Second(DataLoader(data, batch_size=4)).fit()
+"""
+    files = {
+        "first": trainer.format(name="First"),
+        "keeping": KEEPING,
+        "main": main,
+        "second": trainer.format(name="Second"),
+    }
+    sources = [Source.from_bytes(Path(f"{name}.py"), text.encode()) for name, text in files.items()]
+    done = {result.path.stem: result for result in migrate(sources, DEFAULTS)}
+    guarded = '        if self.accelerator.is_main_process:\n            keep(rows, "rows.png")\n'
+    assert [name for name, result in done.items() if guarded in result.after.decode()] == ["first", "second"]
+    assert not [note for result in done.values() for note in result.notes if note.code == "AM607"]

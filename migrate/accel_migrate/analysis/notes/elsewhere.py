@@ -51,7 +51,8 @@ def calls_of_callers(script: Script, training: Training) -> list[_Call]:
 def _is_for_another(script: Script, training: Training, place: _Place) -> bool:
     """Whether a place is that of another training, which calls for itself what the two share."""
     module, function = place
-    if place == _home(training) or place not in map(_home, script.trainings):
+    others = any(module in each.modules for each in script.trainings) and module not in training.modules
+    if place == _home(training) or not (others or place in map(_home, script.trainings)):
         return False
     return _home(training)[1] not in script.graph.reached_from(function or module.tree, script.roles, module)
 
@@ -189,12 +190,14 @@ def reached_elsewhere(
     if target is None or isinstance(target.node, ast.ClassDef) or target.module in training.modules:
         return []
     owners = {function: owner for owner in script.project.modules for function in owner.functions}
-    pending: list[Function] = [target.node]
+    pending = [target.node] if not _is_for_another(script, training, (target.module, target.node)) else []
     for function in pending:
         pending += [
             callee
             for callee in script.graph.callees.get(function, ())
-            if callee not in pending and not _guarded(script, training, function, callee)
+            if callee not in pending
+            and not _guarded(script, training, function, callee)
+            and not _is_for_another(script, training, (owners[callee], callee))
         ]
     return [(owners[f], f) for f in pending if owners[f] not in training.modules]
 

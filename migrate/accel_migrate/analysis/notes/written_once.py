@@ -52,9 +52,10 @@ def _writings(script: Script, training: Training, module: Module) -> Iterator[Wr
         statement = written.statement
         lifted = _calls(script, training, written)
         for owner, call in lifted:
-            if owner is module and call not in seen:
+            spelled = training.ready(module, call) if owner is module and call not in seen else None
+            if spelled is not None:
                 seen.add(call)
-                yield Writing(call, training.ready(module, call), "")
+                yield Writing(call, spelled, "")
         if (
             not lifted
             and written.module is module
@@ -89,7 +90,8 @@ def _calls(script: Script, training: Training, written: Written) -> list[tuple[M
     ]
     if any(reader(script.graph, written.module, statement) is not None for statement in own):
         return []
-    if len(named) != len(sites) or not all(_may_be_guarded(script, training, *site) for site in sites):
+    everywhere = all(any(_may_be_guarded(script, each, *site) for each in script.trainings) for site in sites)
+    if len(named) != len(sites) or not everywhere:
         return []
     return [(owner, owner.statement(call)) for owner, call in sites] if only_writes(written.module, function) else []
 
