@@ -32,7 +32,7 @@ _LOOKING = frozenset({"os.path.getsize", "os.path.getmtime", "os.path.getctime",
 _TEXTS = (
     "os.path.", "pathlib.", "re.", "logging.", "argparse.", "warnings.", "math.", "time.", "datetime.", "collections.", "tqdm.",
     "json.dumps", "copy.", "sys.", "itertools.", "random.", "torch.manual_seed", "gym.make", "gymnasium.make",
-    "pytz.", "zoneinfo.",
+    "pytz.", "zoneinfo.", "wandb.init",
 )  # fmt: skip
 _OF_SYSTEM = frozenset(
     {"os.makedirs", "os.mkdir", "os.chdir", "os.fspath", "os.getenv", "os.environ.get", "os.cpu_count"}
@@ -43,7 +43,7 @@ _SHOWING = frozenset({
     "set_postfix_str", "title", "suptitle", "set_title", "add_argument", "set_defaults", "parse_args",
     "add_scalar", "add_scalars", "add_image", "add_images", "add_figure", "add_histogram", "add_text", "add_graph", "add_video",
     "add_audio", "add_embedding", "add_hparams", "add_pr_curve", "add_subplot", "add_module", "mkdir", "makedirs", "mkdir_p",
-    "SummaryWriter", "FileHandler", "RotatingFileHandler", "basicConfig", "CSVLogger",
+    "SummaryWriter", "FileHandler", "RotatingFileHandler", "basicConfig", "CSVLogger", "seed", "manual_seed", "manual_seed_all",
 })  # fmt: skip
 # Methods of texts, of paths without their file, and of what holds either; other objects may have such names too.
 _OF_PLAIN = frozenset({

@@ -335,3 +335,22 @@ def test_a_folder_that_is_looked_for_to_be_made_and_a_name_that_is_no_path(look:
     top += "name = f'{options.game}-v1'\nfolder = os.path.join('runs', name)\n"
     top += "if accelerator.is_main_process:\n    shutil.copy('all.yaml', folder)\n    keep(name)\n"
     assert bool(said("AM962", "x = 1\n", top + look)) is wrong
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        ("np.random.seed(run)", False),
+        ("torch.cuda.manual_seed_all(run)", False),
+        ("wandb.init(name=run)", False),
+        ("wandb.save(run)", True),
+        ("library.show(run)", True),
+    ],
+)
+def test_a_seed_and_the_name_of_a_run_are_no_paths(call: str, told: bool) -> None:
+    text = (
+        "import library, sys, torch, wandb\nimport numpy as np\nfrom accel_runtime import Accelerator\n"
+        "accelerator = Accelerator()\nfor run in sys.argv:\n"
+        f"    {call}\n    accelerator.save(weights, run)\n"
+    )
+    assert bool(said("AM962", "x = 1\n", text)) is told
