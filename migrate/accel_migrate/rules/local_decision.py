@@ -92,9 +92,10 @@ def _averaged(context: Context, decision: Decision, accelerator: str) -> Edit:
     name = module.source.code(figure)
     mean = quoted(module.source, "mean")
     # Doubles keep a Python number as it is: on one process nothing may be rounded.
-    kept = f"device={accelerator}.device" if context.settings.target == "accelerate" else "dtype=torch.float64"
+    torch = next((name for name, dotted in module.imports.items() if dotted == "torch"), "torch")
+    kept = f"device={accelerator}.device" if context.settings.target == "accelerate" else f"dtype={torch}.float64"
     number = name if decision.is_plain else f"float({name})"
-    averaged = f"{accelerator}.reduce(torch.tensor({number}, {kept}), {mean}).item()"
+    averaged = f"{accelerator}.reduce({torch}.tensor({number}, {kept}), {mean}).item()"
     if decision.is_tensor:
         averaged = f"{accelerator}.reduce({name}.detach(), {mean})"
     elif decision.of_tensor and isinstance(figure, ast.Call) and isinstance(figure.func, ast.Attribute):

@@ -608,3 +608,15 @@ def test_a_function_that_is_called_again_finds_the_entry_that_it_has_set():
         epoch(scores)
     """
     assert migrated(source).count("accelerator.reduce(") == 2
+
+
+def test_a_figure_of_all_is_spelled_as_the_file_names_torch():
+    source = training(
+        ready=PLATEAU, inside="losses.append(loss.item())", after="plateau.step(sum(losses) / len(losses))\nlosses = []"
+    )
+    renamed = (
+        source.replace("import torch\n", "import torch as th\n")
+        .replace("torch.", "th.")
+        .replace("from th.", "from torch.")
+    )
+    becomes(renamed, f"plateau.step({AVERAGED.format('sum(losses) / len(losses)').replace('torch', 'th')})")
