@@ -28,7 +28,7 @@ from accel_runtime.checkpoint.run_state import RunState
 from accel_runtime.config_file import config_files
 from accel_runtime.configuration import DataLoaderConfiguration, ProjectConfiguration, TorchDynamoPlugin
 from accel_runtime.data.iteration import Iterations
-from accel_runtime.data.loader import LoaderSettings
+from accel_runtime.data.loader import LoaderSettings, PreparedLoader
 from accel_runtime.data.skipping import skip_first_batches
 from accel_runtime.errors import ConfigError, UsageError
 from accel_runtime.handlers import AutocastKwargs, Handler, check_handlers, pick
@@ -249,7 +249,14 @@ class Accelerator(Processes, RunProperties, Recording):
         return skip_first_batches(dataloader, num_batches)
 
     def whole_batches(self, dataloader: Any) -> Any:
-        """A prepared loader with every batch as the script made it and on one process: for figures of a batch."""
+        """A loader with every batch as the script made it and on one process: for figures of a batch.
+
+        The batches of one that is not prepared stay where they are, and no state has its place.
+        """
+        if not isinstance(dataloader, PreparedLoader):
+            if self.num_processes == 1:
+                return dataloader
+            dataloader = self._prepared.beside(dataloader)
         return dataloader.whole_batches()
 
     def free_memory(self, *objects: Any) -> list[None]:

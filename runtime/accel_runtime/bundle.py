@@ -84,6 +84,15 @@ class Prepared:
                 self._remember(thing, self._scheduler(thing), self.schedulers, self._scheduler)
         return list(map(self._result, objects))
 
+    def beside(self, loader: Any) -> PreparedLoader:
+        """A loader that the script goes on having as it is, sharded for one pass."""
+        if not isinstance(loader, DataLoader):
+            raise UsageError(f"whole_batches shards a DataLoader, not a {type(loader).__name__}")
+        found = prepared_loader(loader, replace(self.loader_settings, feed=None, seedable=False, stateful=False))
+        if not self.loader_settings.dispatch:
+            check_alike([found], self._session.collectives, "whole_batches()")
+        return found
+
     def owners(self, weights: list[Tensor]) -> tuple[PreparedOptimizer, ...]:
         """The optimizers that step any of the weights."""
         wanted = {id(weight) for weight in weights}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from accel_runtime import Accelerator, FullyShardedDataParallelPlugin
+from accel_runtime.errors import UsageError
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -73,3 +74,35 @@ def test_figures_of_sharded_models_are_those_of_one_process(made, processes):
     assert len(first) == 7 and first != second
     for found in in_world(processes, lambda: evaluated(made()), patience=PATIENCE):
         assert found == [pytest.approx(first, rel=1e-5), pytest.approx(second, rel=1e-5)]
+
+
+def not_prepared(shuffle: bool) -> tuple[list[float], list[float], float]:
+    """The figures of two passes over a loader that is not prepared, and a number that is drawn behind them."""
+    ours = Accelerator(cpu=True)
+    torch.manual_seed(3)
+    loader = DataLoader(TensorDataset(torch.arange(7.0)), 2, shuffle=shuffle)
+    passes: list[list[float]] = [[], []]
+    for means in passes:
+        for (x,) in ours.whole_batches(loader):
+            means += ours.sum_for_metrics([x.mean().item()])
+        assert len(means) == len(loader) == 4
+    return passes[0], passes[1], torch.rand(1).item()
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("processes", [2, 3])
+def test_a_loader_that_is_not_prepared_is_dealt_out_as_it_comes_on_one_process(processes, shuffle):
+    assert in_world(processes, lambda: not_prepared(shuffle), patience=PATIENCE) == [not_prepared(shuffle)] * processes
+
+
+def of_data_that_differs() -> str:
+    ours = Accelerator(cpu=True)
+    loader = DataLoader(TensorDataset(torch.arange(6.0 + ours.process_index)), 2)
+    with pytest.raises(UsageError) as told:
+        ours.whole_batches(loader)
+    return str(told.value)
+
+
+def test_data_of_another_length_on_each_process_is_named():
+    for said in in_world(2, of_data_that_differs, patience=PATIENCE):
+        assert "of whole_batches() has 6 samples on rank 0 and 7 on rank 1" in said

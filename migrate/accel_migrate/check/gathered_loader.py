@@ -57,14 +57,15 @@ def _cut_short(side: Side, file: Module, call: ast.Call) -> Found:
 
 
 def _by_batch(side: Side) -> Found:
-    """Whole batches of loaders that every process has whole; figures of such batches that are not added up, or of others."""
+    """Whole batches of what may or may not be prepared; figures of such batches that are not added up, or of others."""
     over: set[ast.For] = set()
     for file, call in side.asked("whole_batches"):
-        if not (call.args and _is_prepared(side, file, call.args[0])):
+        kinds = {made.kind for given in call.args for made in side.flows.made(file, given)}
+        if not (_is_prepared(side, file, call.args[0]) if "prepared" in kinds else "loader" in kinds):
             yield (
                 file,
                 call,
-                f"`{unparse(call)[:60]}` is not of a prepared loader: each sample would count once for each process",
+                f"`{unparse(call)[:60]}` is not known to be of a loader that is prepared, or of one that never is",
             )
         loops = _loops_over(file, call)
         if not loops:

@@ -13,7 +13,7 @@ from accel_runtime.errors import UsageError
 UNKNOWN = -1  # of a stream
 
 
-def check_alike(loaders: Sequence[PreparedLoader], collectives: Collectives) -> None:
+def check_alike(loaders: Sequence[PreparedLoader], collectives: Collectives, of: str = "prepare()") -> None:
     """Every process must hold the same data: each takes its part by position. One message for all loaders."""
     if collectives.alone or not loaders:
         return
@@ -23,9 +23,9 @@ def check_alike(loaders: Sequence[PreparedLoader], collectives: Collectives) -> 
         if len(set(samples)) > 1:
             other = next(rank for rank, length in enumerate(samples) if length != samples[0])
             raise UsageError(
-                f"loader {place + 1} of prepare() has {samples[0]} samples on rank 0 and {samples[other]} on rank "
+                f"loader {place + 1} of {of} has {samples[0]} samples on rank 0 and {samples[other]} on rank "
                 f"{other}, so some ranks would wait for others at the end; build it from the same data on every rank: "
-                "prepare() shares it out"
+                f"{of} shares it out"
             )
 
 

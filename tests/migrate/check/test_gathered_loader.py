@@ -166,8 +166,10 @@ def test_a_loop_that_counts_with_a_model_that_is_not_prepared() -> None:
 SUMMED = "for x, y in accelerator.whole_batches({}):\n    total += accelerator.sum_for_metrics(loss(net(x), y))\n"
 
 
-def test_whole_batches_of_a_loader_that_every_process_has_whole() -> None:
-    assert said("AM955", "x = 1\n", TOP + SUMMED.format("test"))
+def test_whole_batches_of_what_is_no_loader() -> None:
+    assert said("AM955", "x = 1\n", TOP + SUMMED.format("rows"))
+    made = "from torch.utils.data import DataLoader\ntest = DataLoader(b)\n"
+    assert not said("AM955", "x = 1\n", TOP + made + SUMMED.format("test"))
     assert not said("AM955", "x = 1\n", BOTH + SUMMED.format("test"))
 
 

@@ -152,7 +152,7 @@ def test_an_evaluation_does_not_stand_in_the_way_of_training():
     late = "if late:\n    late_loader = DataLoader(data, batch_size=4)\n"
     both = f"{loop.format('test_loader')}\nif late:\n    " + loop.format("late_loader").replace("\n", "\n    ")
     source = training(after=both).replace("loader = DataLoader", f"{late}loader = DataLoader", 1)
-    assert "`late_loader` is built only under a condition" in noted(source, "AM402")
+    becomes(source, "for x, y in accelerator.whole_batches(late_loader):")
     becomes(source, "model, optimizer, loader, test_loader = accelerator.prepare(")
 
 
@@ -276,7 +276,11 @@ def judge(model, loader, device):
 """
     script = training(functions="from judge import judge\n", after="print(judge(model, test_loader, device))")
     whole = script + "model.eval()\n" + JUDGED.format(loader="test_loader")
-    files = {"train.py": whole.lstrip("\n"), "judge.py": judge}
+    drawn = whole.replace(
+        "test_loader = DataLoader(data", "part, _ = random_split(data, [20, 20])\ntest_loader = DataLoader(part"
+    )
+    drawn = drawn.replace("import DataLoader", "import random_split, DataLoader")
+    files = {"train.py": drawn.lstrip("\n"), "judge.py": judge}
     results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()])
     told = {r.path.name: n.message for r in results for n in r.notes if n.code == "AM402"}
     line = next(n for n, text in enumerate(files["train.py"].split("\n"), 1) if "in test_loader" in text)
@@ -320,14 +324,14 @@ def test_tells_one_model_that_runs_twice_from_two() -> None:
     assert "several models are called" in noted(source.replace("{}", "other"), "AM402", rows_alone)
 
 
-def test_a_function_that_is_handed_a_loader_built_elsewhere_reads_all_of_them_whole():
+def test_a_function_that_is_handed_a_loader_built_elsewhere_has_all_of_them_as_they_are():
     functions = (
         "def right(model, batches):\n    n = 0\n    for x, y in batches:\n        x, y = x.to(device), y.to(device)\n"
         "        out = model(x)\n        n += (out.argmax(1) == y).sum().item()\n    return n\n"
         "def other(model):\n    apart = DataLoader(data, batch_size=4)\n    return right(model, apart)\n"
     )
     source = training(functions=functions, after="print(right(model, test_loader), other(model))")
-    assert "`apart`, which right() goes through as well, is built apart" in noted(source, "AM402")
+    becomes(source, "for x, y in accelerator.whole_batches(batches):\nx, y = x.to(device), y.to(device)")
     becomes(source, "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)")
 
 
@@ -355,6 +359,19 @@ def test(student, batches):
 fit(net, loader)
 print(test(net, rest))
 """
+
+
+def test_a_loader_that_is_built_elsewhere_is_dealt_out_as_it_is() -> None:
+    chosen = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\nnet = nn.Linear(8, 2).to(device)'
+    source = (
+        APART.replace("net = nn.Linear(8, 2)", chosen).replace("(x)", "(x.to(device))").replace("y)", "y.to(device))")
+    )
+    becomes(source, "student, optimizer, batches = accelerator.prepare(student, optimizer, batches)")
+    becomes(
+        source,
+        "for x, y in accelerator.whole_batches(batches):\nright += accelerator.sum_for_metrics((student(x.to(device))",
+    )
+    becomes(source.replace("right\n\n", "right / len(batches)\n\n"), "right / len(batches)")
 
 
 def test_says_of_the_loader_alone_that_it_is_built_elsewhere() -> None:

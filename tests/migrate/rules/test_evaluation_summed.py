@@ -504,10 +504,12 @@ def test_a_state_that_other_methods_of_the_model_read_and_set(lines: str, keeps:
 @pytest.mark.parametrize(
     "read", ["[y for _, y in test_loader]", "list(test_loader)", "sum(len(y) for _, y in test_loader)"]
 )
-def test_keeps_whole_a_loader_whose_batches_are_collected(read: str) -> None:
+def test_prepares_no_loader_whose_batches_are_collected(read: str) -> None:
     source = evaluation("hits += criterion(model(x), y).item()") + f"    kept = {read}\n"
-    assert "test_loader)` reads all batches of its loader" in noted(source, "AM402").replace("]`", ")`")
     becomes(source, "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)")
+    becomes(source, f"for x, y in accelerator.whole_batches(test_loader):\n{MOVED}")
+    kept = source.replace("hits +=", "hits = x.mean() +")
+    assert "test_loader)` reads all batches of its loader" in noted(kept, "AM402").replace("]`", ")`")
 
 
 def test_what_a_replayed_statement_binds_first_is_shown_where_it_is_bound() -> None:
@@ -552,3 +554,17 @@ for x, y in valid:
 """
     assert "for x, y in valid:" in migrated(source)
     assert any("also goes to a loop that trains" in each for each in notes(source))
+
+
+def test_of_a_list_of_loaders_each_is_evaluated_as_it_is() -> None:
+    made = (
+        "def parts(many=True):\n    held = [DataLoader(data, 4)]\n    for part in (1, 2) if many else ():\n"
+        "        held.append(DataLoader(data, 5))\n    return held if many else held[0]\n"
+    )
+    body = "hits += (model(a.to(device)).argmax(1) == b.to(device)).sum().item()\n"
+    counted = f"for held in every:\n    for a, b in held:\n        {body}"
+    source = training(functions=made, ready="every = parts()", after=f"hits = 0\n{counted}")
+    becomes(
+        source, "for held in every:\nfor a, b in accelerator.whole_batches(held):\nhits += accelerator.sum_for_metrics("
+    )
+    becomes(source, "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)")

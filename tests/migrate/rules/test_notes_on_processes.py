@@ -10,7 +10,7 @@ from accel_migrate.pipeline import migrate
 from accel_migrate.settings import DEFAULTS, Settings
 from accel_migrate.source import Source
 
-from tests.migrate.rules.scripts import codes, training
+from tests.migrate.rules.scripts import becomes, codes, training
 from tests.migrate.rules.verbs import _migrated, migrated, noted, notes, unchanged
 
 OF_ACCELERATE = Settings(target="accelerate")  # where nobody seeds the processes but the script
@@ -1293,12 +1293,15 @@ def test_tells_noise_that_an_object_of_the_script_draws():
     assert "in its steps (line 14)" in noted(training(functions=noise, inside="y = noise.of(x)"), "AM803")
 
 
-def test_names_the_line_of_the_other_loop_that_reads_a_loader_whole():
+def test_a_loader_that_another_loop_reads_whole_is_dealt_out_as_it_is():
     counted = "for a, b in test_loader:\n    right += (model(a.to(device)).argmax(1) == b.to(device)).sum().item()"
     kept = "for a, b in test_loader:\n    kept = 0.5 * kept + model(a.to(device))"
     source = training(after=f"right = 0\n{counted}\nkept = 0\n{kept}\nprint(right, kept)")
-    lines = [number for number, line in enumerate(source.lstrip().splitlines(), 1) if "in test_loader" in line]
-    assert f"another loop reads the same loader whole (line {lines[1]})" in noted(source, "AM402")
+    becomes(
+        source,
+        "for a, b in accelerator.whole_batches(test_loader):\nright += accelerator.sum_for_metrics((model(a.to(device))",
+    )
+    assert "`kept` goes on from batch to batch" in noted(source, "AM402")
 
 
 def test_tells_noise_that_fills_a_tensor_in_a_step():

@@ -81,4 +81,5 @@ net = nn.Linear""",
     assert "net, opt, cells, far = accelerator.prepare(net, opt, cells, far)" in result
     assert result.count("in accelerator.whole_batches(far):") == 2
     other = script.replace("coach.check()", "coach.check()\nCoach(net, cells, other(), opt).check()")
-    assert "whole_batches" not in migrated(other)
+    assert "cells, far = accelerator.prepare(" not in migrated(other)
+    assert migrated(other).count("in accelerator.whole_batches(far):\n") == 2

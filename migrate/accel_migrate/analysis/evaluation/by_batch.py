@@ -48,14 +48,17 @@ class Summed:
     rebound: bool = False
     replays: tuple[Replay, ...] = ()
     listed: frozenset[ast.expr] = frozenset()
+    prepares: bool = True  # else its loader stays as it is, with the moves and the length of all
 
 
-def judge_batches(roles: Roles, graph: CallGraph, loop: LoaderLoop, trains: frozenset[Function]) -> Summed | None:
+def judge_batches(
+    roles: Roles, graph: CallGraph, loop: LoaderLoop, trains: frozenset[Function], prepares: bool = True
+) -> Summed | None:
     """How a loop is made right by whole batches, None where it adds nothing up; NotExact where that is not right.
 
     `trains` are the functions that train on the same loader.
     """
-    return _Judge(roles, graph, loop, trains).summed()
+    return _Judge(roles, graph, loop, trains, prepares).summed()
 
 
 def is_cut_from(module: Module, value: ast.expr | None, moved: set[str]) -> bool:
@@ -86,6 +89,7 @@ class _Judge:
     graph: CallGraph
     loop: LoaderLoop
     trains: frozenset[Function]
+    prepares: bool
 
     def __post_init__(self) -> None:
         roles, graph, loop = self.roles, self.graph, self.loop
@@ -114,7 +118,7 @@ class _Judge:
         graphs = variable is not None and collates_graphs(roles, graph, variable)
         if not pads_batches(roles, graph, loop.module, loop.loader):
             self.quiet.batch = _names(loop.statement.target)
-        self.replayed = Replayed(roles, self.quiet, loop, graphs, self.shown.nodes)
+        self.replayed = Replayed(roles, self.quiet, loop, graphs, self.prepares, self.shown.nodes)
 
     def summed(self) -> Summed | None:
         loop = self.loop.statement
@@ -133,14 +137,14 @@ class _Judge:
             return None
         counts = tuple(self.counting.counts(self.shown.nodes))
         check_after(self.module, loop, {self.counter, *self._only_replayed()})
-        lengths = tuple(self._lengths())
+        lengths = tuple(self._lengths()) if self.prepares else ()
         held = self.module.statement(self.loop.loader)
         rebound = held is not loop and unparse(self.loop.loader) in _names(held)  # `loader = tqdm(loader)`
-        if rebound and counts and not self._is_behind_bar():
+        if counts and not (self.prepares and (not rebound or self._is_behind_bar())):
             raise NotExact("the loop's counter takes part in it", counts[0][0])
         figures, entries, fed = tuple(self.figures), tuple(self.entries), tuple(self.fed)
         replays, listed = tuple(self.replays), frozenset(self.listed)
-        return Summed(self.loop, figures, entries, fed, lengths, counts, rebound, replays, listed)
+        return Summed(self.loop, figures, entries, fed, lengths, counts, rebound, replays, listed, self.prepares)
 
     def _has_bar_of_its_own(self) -> bool:
         """`bar = tqdm(loader)` above the loop, which nothing else goes over; it may take the loader's name."""

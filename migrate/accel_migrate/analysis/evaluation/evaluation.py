@@ -43,6 +43,7 @@ class Gather:
     sizes: tuple[tuple[ast.expr, str], ...] = ()
     parts: tuple[tuple[ast.expr, str], ...] = ()
     unread: tuple[ast.stmt, ...] = ()  # `size = y.size(0)`, which nothing reads any more
+    prepares = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +65,7 @@ class Whole:
     calls: tuple[ast.Call, ...] = ()  # the calls that evaluate, where the loop trains in others
     on_main: bool = False  # the script lets one process evaluate
     by_hand: ByHand | None = None  # the script shares it out, and adds up at `line`
+    prepares = False
 
 
 Evaluation = Gather | Summed | Whole
@@ -77,10 +79,12 @@ def judge(roles: Roles, loop: LoaderLoop, moves: list[Move]) -> Gather | Whole:
         return _left_whole(roles, loop, reason)
 
 
-def judge_by_batch(roles: Roles, graph: CallGraph, whole: Whole, trains: frozenset[Function]) -> Summed | Whole:
+def judge_by_batch(
+    roles: Roles, graph: CallGraph, whole: Whole, trains: frozenset[Function] = frozenset(), prepares: bool = True
+) -> Summed | Whole:
     """The same by its batches, where it is not known how to do it by rows; `trains` train on its loader."""
     try:
-        return judge_batches(roles, graph, whole.loop, trains) or whole
+        return judge_batches(roles, graph, whole.loop, trains, prepares) or whole
     except NotExact as reason:
         return _left_whole(roles, whole.loop, reason)
 

@@ -47,12 +47,15 @@ class Replay:
 class Replayed:
     """Judges statements of one loop; `assigned` are all names that the loop binds or adds to."""
 
-    def __init__(self, roles: Roles, quiet: Quiet, loop: LoaderLoop, graphs: bool, shown: set[ast.AST]) -> None:
+    def __init__(
+        self, roles: Roles, quiet: Quiet, loop: LoaderLoop, graphs: bool, moves: bool, shown: set[ast.AST]
+    ) -> None:
         self.roles = roles
         self.quiet = quiet
         self.loop = loop
         self.module = loop.module
         self.graphs = graphs
+        self.moves = moves  # whether the loader moves what it yields
         self.shown = shown
         self.self_name = loop.module.scope(loop.statement).self_name
 
@@ -108,7 +111,7 @@ class Replayed:
 
     def is_unmoved(self, node: ast.expr) -> bool:
         """Whether it is what the loader yields, which a prepared loader may put elsewhere: kept as it is, it would stay there."""
-        held = reaching(self.module, node) if isinstance(node, ast.Name) else []
+        held = reaching(self.module, node) if self.moves and isinstance(node, ast.Name) else []
         return any(binding.kind == "for" and binding.statement is self.loop.statement for binding in held)
 
     def _can_be_sent(self, node: ast.Name) -> None:

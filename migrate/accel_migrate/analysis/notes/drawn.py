@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accel_migrate.analysis.evaluation.evaluation import Whole
 from accel_migrate.analysis.notes.of_models import OfModels
 from accel_migrate.analysis.notes.seeding import Seeding, libraries_of, library_of
 from accel_migrate.analysis.notes.unseen_layers import looked_up
@@ -197,7 +196,7 @@ def _for_samples(script: Script, training: Training) -> Iterator[Drawn]:
     loaded = loaded_with(
         script.project, training.place.module, training.place.after
     )  # a loop that scripts share has the loaders of all
-    whole = {e.loop.module.variable(e.loop.loader) for e in training.evaluations if isinstance(e, Whole)}
+    whole = {e.loop.module.variable(e.loop.loader) for e in training.evaluations if not e.prepares}
     read_whole = {link for v in whole if v is not None for link in chain(roles, graph, v) if not training.holds(link)}
     trained = [(loop.module, loop.loader) for loop in training.loops if training.trains_on_share(loop)]
     found = dict.fromkeys(each for owner, read in trained for each in _loaders(script, owner, read))

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from accel_migrate.analysis.distribution.distribution import find_distribution
 from accel_migrate.analysis.distribution.rank_flow import RankFlow
 from accel_migrate.analysis.distribution.replacements import Distribution
-from accel_migrate.analysis.evaluation.evaluation import Evaluation, Gather, Whole, judge, judge_by_batch
+from accel_migrate.analysis.evaluation.evaluation import (
+    Evaluation,
+    Gather,
+    Whole,
+    judge,
+    judge_by_batch,
+)
 from accel_migrate.analysis.evaluation.results import divided_by_length
 from accel_migrate.analysis.moves.batches import Batches
 from accel_migrate.analysis.moves.devices import Move, moves_in
@@ -21,6 +28,7 @@ from accel_migrate.analysis.trainings.obstacles import check as check_obstacles
 from accel_migrate.analysis.trainings.one_process import check_backwards, judged_by_rank
 from accel_migrate.analysis.trainings.optimizers import check_optimizers, steps_own_tensors
 from accel_migrate.analysis.trainings.phases import evaluating_calls, kept_whole
+from accel_migrate.analysis.trainings.shuffled import draws_data
 from accel_migrate.analysis.trainings.step_counts import Ended, ended_by
 from accel_migrate.analysis.trainings.updates import caller_not_given, is_stepped, updated_by_hand, why_no_update
 from accel_migrate.analysis.values.constructions import (
@@ -77,30 +85,41 @@ def find_participants(
     loops: list[LoaderLoop],
     for_accelerate: bool,
     whole: dict[ast.stmt, NotMigrated],
+    in_place: bool,
 ) -> Participants:
     """NotMigrated where nothing known is trained, or something stands in the way.
 
-    The evaluations in `whole` read their loader whole, each for its reason.
+    The evaluations in `whole` read a loader that is not prepared, each for its reason; `in_place` deals its batches out.
     """
-    return _Finder(roles, graph, flow, group, loops, for_accelerate, whole).participants()
+    return _Finder(roles, graph, flow, group, loops, for_accelerate, whole, in_place).participants()
 
 
 def only_prepared(
-    roles: Roles, graph: CallGraph, participants: Participants, prepared: frozenset[Variable]
+    roles: Roles, graph: CallGraph, participants: Participants, prepared: frozenset[Variable], for_accelerate: bool
 ) -> Participants:
-    """The same, with every evaluation read whole whose loader `prepare` does not get; NotMigrated if it gets one of several."""
+    """The same, without the loaders of evaluations that `prepare` does not get; NotMigrated if it gets one of several."""
     evaluations: list[Evaluation] = []
     shared = set(participants.shared)
     for evaluation in participants.evaluations:
         links = chain(roles, graph, evaluation.loop.module.variable(evaluation.loop.loader))
-        if not isinstance(evaluation, Whole) and not prepared.intersection(links):
+        if evaluation.prepares and not prepared.intersection(links):
             shared -= set(links)
-            line = evaluation.loop.statement.lineno
-            evaluation = Whole(evaluation.loop, _NOT_BUILT_HERE, line)
-        if not isinstance(evaluation, Whole):
+            whole = Whole(evaluation.loop, _NOT_BUILT_HERE, evaluation.loop.statement.lineno)
+            evaluation = whole if for_accelerate else _in_place(roles, graph, participants.loops, whole)
+        if evaluation.prepares:
             _check_other_loaders(roles, graph, evaluation.loop, links, prepared)
         evaluations.append(evaluation)
     return replace(participants, evaluations=tuple(evaluations), shared=frozenset(shared))
+
+
+def _in_place(roles: Roles, graph: CallGraph, loops: Iterable[LoaderLoop], whole: Whole) -> Evaluation:
+    """What is read whole because its loader is not prepared may be dealt out all the same, as it is."""
+    loop = whole.loop
+    sources = {*chain(roles, graph, loop.module.variable(loop.loader))}
+    trained = (link for each in loops if each.trains for link in chain(roles, graph, each.module.variable(each.loader)))
+    if not sources or not sources.isdisjoint(trained) or draws_data(roles, graph, loop.module, loop.loader):
+        return whole
+    return judge_by_batch(roles, graph, whole, prepares=False)
 
 
 def _check_other_loaders(
@@ -139,6 +158,7 @@ class _Finder:
     all_loops: list[LoaderLoop]
     for_accelerate: bool  # then no evaluation goes through whole batches
     whole: dict[ast.stmt, NotMigrated]
+    in_place: bool
 
     def __post_init__(self) -> None:
         read = collected_loaders(self.roles)
@@ -160,8 +180,8 @@ class _Finder:
         evaluating = evaluating_calls(self.roles, self.graph, self.group.backwards, loops)
         whole = kept_whole(self.roles, self.graph, evaluating)
         evaluations = [
-            Whole(e.loop, _KEPT_WHOLE, e.loop.statement.lineno)
-            if not isinstance(e, Whole) and whole.issuperset(self._sources(e.loop))
+            self._in_place(loops, Whole(e.loop, _KEPT_WHOLE, e.loop.statement.lineno))
+            if e.prepares and whole.issuperset(self._sources(e.loop))
             else e
             for e in evaluations
         ]
@@ -371,18 +391,19 @@ class _Finder:
         moves = {module: moves_in(self.roles, module) for module in {loop.module for loop in loops}}
         judged = [self._judged(loop, loops, moves[loop.module]) for loop in loops if not loop.trains]
         judged = [judged_by_rank(self.flow, evaluation) for evaluation in judged]
-        whole = {link for e in judged if isinstance(e, Whole) for link in self._sources(e.loop)}
+        whole = {link for e in judged if not e.prepares for link in self._sources(e.loop)}
         trained = {link for loop in loops if loop.trains for link in self._sources(loop)}
         self._check_shared(judged, trained)
         kept: list[Evaluation] = []
         for evaluation in judged:
             shared = [link for link in self._sources(evaluation.loop) if is_root(self.roles, link)]
-            if not isinstance(evaluation, Whole) and any(link in whole - trained for link in shared):
+            if evaluation.prepares and any(link in whole - trained for link in shared):
                 other = next(
-                    e.loop for e in judged if isinstance(e, Whole) and not set(shared).isdisjoint(self._sources(e.loop))
+                    e.loop for e in judged if not e.prepares and not set(shared).isdisjoint(self._sources(e.loop))
                 )
                 reason = "another loop reads the same loader whole"
-                evaluation = Whole(evaluation.loop, reason, other.statement.lineno, other.module)
+                left = Whole(evaluation.loop, reason, other.statement.lineno, other.module)
+                evaluation = self._in_place(loops, left)
             kept.append(evaluation)
         return kept
 
@@ -403,10 +424,10 @@ class _Finder:
         if sum(other.statement is loop.statement for other in loops) > 1:
             return Whole(loop, "several loaders are read side by side", loop.statement.lineno)
         if (trouble := self.whole.get(loop.statement)) is not None:
-            own = trouble.module in (None, loop.module)
-            if isinstance(trouble, Scattered):
-                return Whole(loop, _NOT_BUILT_HERE, loop.statement.lineno)
-            return Whole(loop, str(trouble), trouble.line if own else loop.statement.lineno)
+            own = trouble.module in (None, loop.module) and not isinstance(trouble, Scattered)
+            reason = _NOT_BUILT_HERE if isinstance(trouble, Scattered) else str(trouble)
+            whole = Whole(loop, reason, trouble.line if own else loop.statement.lineno)
+            return self._in_place(loops, whole) if self.in_place else whole
         if is_entry(self.roles, loop.module, loop.loader):
             return Whole(loop, "its loader is kept in a dictionary", loop.statement.lineno)
         variable = loop.module.variable(loop.loader)
@@ -417,7 +438,8 @@ class _Finder:
         sources = set(self._sources(loop))
         for module, node, collected in self.collected:
             if not sources.isdisjoint(chain(self.roles, self.graph, collected)):
-                return Whole(loop, f"`{unparse(node)[:50]}` reads all batches of its loader", node.lineno, module)
+                reason = f"`{unparse(node)[:50]}` reads all batches of its loader"
+                return self._in_place(loops, Whole(loop, reason, node.lineno, module))
         by_rows = self._judged_by_rows(loop, variable, moves)
         training = [other for other in loops if other.trains and not sources.isdisjoint(self._sources(other))]
         trains = frozenset(other.function for other in training if other.function is not None)
@@ -425,6 +447,9 @@ class _Finder:
         if isinstance(by_rows, Gather) or self.for_accelerate or not apart:
             return by_rows
         return judge_by_batch(self.roles, self.graph, by_rows, trains)
+
+    def _in_place(self, loops: list[LoaderLoop], whole: Whole) -> Evaluation:
+        return whole if self.for_accelerate else _in_place(self.roles, self.graph, loops, whole)
 
     def _judged_by_rows(self, loop: LoaderLoop, loader: Variable, moves: list[Move]) -> Gather | Whole:
         if pads_batches(self.roles, self.graph, loop.module, loop.loader):
@@ -445,11 +470,11 @@ class _Finder:
 
     def _loaders(self, loops: list[LoaderLoop], evaluations: list[Evaluation]) -> list[Variable]:
         """The loaders to shard: those trained on, and those whose evaluation gathers."""
-        whole = {id(e.loop) for e in evaluations if isinstance(e, Whole)}
+        apart = {id(e.loop) for e in evaluations if not e.prepares}
         found: list[Variable] = []
         for loop in loops:
             variable = loop.module.variable(loop.loader)
-            if variable is not None and id(loop) not in whole:
+            if variable is not None and id(loop) not in apart:
                 if not is_foreign_loader(self.roles, self.graph, variable):
                     found.append(variable)
         return list(dict.fromkeys([*found, *self._read_by_hand()]))

@@ -213,7 +213,7 @@ class _Reader:
         self.seen = self.graph
 
     def training(self) -> Training:
-        """A loader that is only evaluated on never stands in the way: where it would, every process reads it whole."""
+        """A loader that is only evaluated on never stands in the way: where it would, nothing prepares it."""
         try:
             return self._training({})
         except NotMigrated as trouble:
@@ -224,41 +224,40 @@ class _Reader:
                 found = None
             if found is None:
                 raise
-            return next(self._each_alone(sharded, trouble), found) if len(sharded) > 1 else found
+            return next(self._apart(sharded, trouble), found)
 
-    def _each_alone(self, sharded: list[ast.stmt], trouble: NotMigrated) -> Iterator[Training]:
-        for loop in sharded:
-            try:
-                yield self._training({loop: trouble})
-            except NotMigrated:
-                continue
+    def _apart(self, sharded: list[ast.stmt], trouble: NotMigrated) -> Iterator[Training]:
+        """With as few of the evaluations apart as can be: their batches dealt out all the same, or else read whole."""
+        for in_place in (True, False):
+            for loops in [[loop] for loop in sharded if len(sharded) > 1] + [sharded]:
+                try:
+                    yield self._training(dict.fromkeys(loops, trouble), in_place)
+                except NotMigrated:
+                    continue
 
-    def _training(self, whole: dict[ast.stmt, NotMigrated]) -> Training:
+    def _training(self, whole: dict[ast.stmt, NotMigrated], in_place: bool = False) -> Training:
         """What is saved where a function that prepares has come back does not stand in the way either."""
         self.followed = False
         try:
-            return self._attempt(whole, following=True)
+            return self._attempt(whole, in_place, following=True)
         except NotMigrated:
             if not self.followed:
                 raise
-            return self._attempt(whole, following=False)
+            return self._attempt(whole, in_place, following=False)
 
-    def _attempt(self, whole: dict[ast.stmt, NotMigrated], following: bool) -> Training:
+    def _attempt(self, whole: dict[ast.stmt, NotMigrated], in_place: bool, following: bool) -> Training:
         self.graph = self.seen
         participants = find_participants(
-            self.roles, self.graph, self.flow, self.group, self.loops, self.for_accelerate, whole
+            self.roles, self.graph, self.flow, self.group, self.loops, self.for_accelerate, whole, in_place
         )
-        self.sharded = [e.loop.statement for e in participants.evaluations if not isinstance(e, Whole)]
+        self.sharded = [e.loop.statement for e in participants.evaluations if e.prepares]
         setup = find_setup(self.roles, self.graph, self.group, participants)
-        participants = only_prepared(
-            self.roles, self.graph, participants, frozenset(built.variable for built in setup.prepared)
-        )
+        prepared = frozenset(built.variable for built in setup.prepared)
+        participants = only_prepared(self.roles, self.graph, participants, prepared, self.for_accelerate)
         found = self._findings(participants, setup, following)
         for each in participants.evaluations:
             loop = each.loop
-            if not isinstance(each, Whole) and found.timing.may_be_skipped(
-                self.roles, self.graph, loop.module, loop.statement
-            ):
+            if each.prepares and found.timing.may_be_skipped(self.roles, self.graph, loop.module, loop.statement):
                 raise NotMigrated(
                     f"{getattr(loop.function, 'name', 'it')}() may run before its loader is prepared",
                     loop.statement.lineno,

@@ -6,7 +6,6 @@ import ast
 from dataclasses import dataclass
 
 from accel_migrate.analysis.distribution.replacements import Distribution
-from accel_migrate.analysis.evaluation.evaluation import Whole
 from accel_migrate.analysis.moves.devices import DeviceDefinition, Move, check_later, device_definition
 from accel_migrate.analysis.placement.choices import names_rank
 from accel_migrate.analysis.placement.overriding import is_overridden
@@ -83,7 +82,7 @@ class _Finder:
         self._check_shared_bases(home.scope, prepared)
         self._check_caller(home, prepared, participants.chains)
         uses = self._uses(home.frame, participants.loops, participants.loaders)
-        read_whole = [e.loop for e in participants.evaluations if isinstance(e, Whole) and not e.loop.trains]
+        read_whole = [e.loop for e in participants.evaluations if not e.prepares and not e.loop.trains]
         sharing = [loop for loop in participants.loops if loop not in read_whole]
         whole = {*uses}.difference(self._uses(home.frame, tuple(sharing), participants.loaders))
         before = self._made_of_optimizers(home) | self._keepers(home.frame, prepared, participants.aliases)
@@ -213,7 +212,7 @@ class _Finder:
         inside = {method.node, *self.graph.reached_from(method.node, self.roles, method.module)}
         for evaluation in participants.evaluations if home.method is not None else ():
             loop = evaluation.loop
-            if not isinstance(evaluation, Whole) and loop.function not in inside:
+            if evaluation.prepares and loop.function not in inside:
                 raise _Apart(
                     f"its loader is prepared in {method.node.name}(), which may not have run",  # type: ignore[attr-defined]
                     loop.statement.lineno,

@@ -38,6 +38,11 @@ def in_own_order(
     ]
 
 
+def draws_data(roles: Roles, graph: CallGraph, module: Module, loader: ast.expr) -> bool:
+    """Whether a loader holds a part of the data that each process draws."""
+    return any(True for made in _made_by(roles, graph, module, loader) for _ in _splits(roles, graph, *made))
+
+
 def _made_by(roles: Roles, graph: CallGraph, module: Module, node: ast.expr) -> list[tuple[Module, ast.Call]]:
     """The calls that a variable, or those that it comes from, are set to."""
     links = chain(roles, graph, module.variable(node))

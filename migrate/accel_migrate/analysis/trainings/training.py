@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from accel_migrate.analysis.distribution.rank_flow import RankFlow
 from accel_migrate.analysis.distribution.replacements import Distribution
-from accel_migrate.analysis.evaluation.evaluation import Evaluation, Whole
+from accel_migrate.analysis.evaluation.evaluation import Evaluation
 from accel_migrate.analysis.moves.devices import DeviceDefinition, Move
 from accel_migrate.analysis.placement.outside_device import OutsideDevice
 from accel_migrate.analysis.placement.reach import Reach
@@ -120,11 +120,11 @@ class Training:
 
     def shares(self, loop: LoaderLoop) -> bool:
         """Whether every loader that a loop reads is sharded, so that this process sees a part of its data."""
-        whole = any(isinstance(e, Whole) and e.loop is loop for e in self.evaluations)
+        apart = any(not e.prepares and e.loop is loop for e in self.evaluations)
         loader = loop.loader
         if isinstance(loader, ast.Subscript) and self.holds(loop.module.variable(loader.value)):
             return loop.module.source.code(loader.slice) in {built.key for built in self.prepared}
-        return not whole and self.holds(loop.module.variable(loader))
+        return not apart and self.holds(loop.module.variable(loader))
 
     def trains_on_share(self, loop: LoaderLoop) -> bool:
         """Whether a loop trains on a sharded loader, though it may evaluate another one that every process reads whole."""

@@ -155,10 +155,17 @@ def loader_loops(roles: Roles, graph: CallGraph, backwards: list[Backward]) -> l
     for module in roles.project.modules:
         for node in module.walk(module.tree, ast.For, ast.AsyncFor):
             loaders = iterated_loaders(roles, module, node.iter)
-            if loaders:
+            if loaders and not _goes_over_several(roles, module, node):
                 trains = _trains(roles, graph, backwards, module, node)
                 found += [LoaderLoop(module, node, loader, trains) for loader in loaders]
     return found
+
+
+def _goes_over_several(roles: Roles, module: Module, loop: ast.For | ast.AsyncFor) -> bool:
+    """`for loader in loaders: for batch in loader: ...`: what it goes over are loaders and not batches."""
+    inner = (each.iter for each in module.walk(loop, ast.For, ast.AsyncFor) if each is not loop)
+    found = {module.variable(loader) for each in inner for loader in iterated_loaders(roles, module, each)}
+    return any(module.variable(name) in found for name in module.walk(loop.target, ast.Name))
 
 
 def _trains(roles: Roles, graph: CallGraph, backwards: list[Backward], module: Module, loop: ast.stmt) -> bool:

@@ -56,9 +56,10 @@ TRAINS = "if sys.argv[1:]:\n        solver.train()\n    "
         "try:\n        solver.train()\n    finally:\n        solver.test()",
     ],
 )
-def test_an_evaluation_that_may_run_without_training_reads_all_of_the_data(run: str) -> None:
-    assert "test() may run before its loader is prepared" in noted(SOLVER.format(run), "AM402")
-    assert "for x, y in self.held:" in migrated(SOLVER.format(run))
+def test_an_evaluation_that_may_run_without_training_needs_no_prepared_loader(run: str) -> None:
+    assert "for x, y in self.accelerator.whole_batches(self.held):" in migrated(SOLVER.format(run))
+    fed = SOLVER.replace("right +=", "right = right * 2 +").format(run)
+    assert "`right` goes on from batch to batch" in noted(fed, "AM402")
 
 
 @pytest.mark.parametrize(
