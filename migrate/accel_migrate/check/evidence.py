@@ -391,7 +391,7 @@ class Evidence:
         trees = {file.tree: file.path for file in self.before.files}
         words = Words(trees, [tree for tree, path in trees.items() if path not in started])
         paths = {node: file.path for file in self.before.files for node in file.scopes}
-        return words.idle(unit for unit in words.of if (paths[unit], unit.name) in named)
+        return words.idle(unit for unit in words.units if (paths[unit], unit.name) in named)
 
 
 def is_accelerator(node: ast.AST) -> bool:

@@ -48,7 +48,7 @@ def _gone(evidence: Evidence) -> list[tuple[Module, ast.Call]]:
 
 
 def _starts(file: Module) -> list[ast.Call]:
-    return [call for call in file.walk(file.tree, ast.Call) if file.qualified(call.func) == _STARTS]
+    return file.calls_of((_STARTS,))
 
 
 def _found(evidence: Evidence) -> Iterator[tuple[Module, ast.AST, str]]:

@@ -139,6 +139,9 @@ def as_saved(path: str, dotted: str | None) -> str:
     return path if path.endswith(ending) else path + ending
 
 
+MAKING_FOLDERS = frozenset({"os.makedirs", "os.mkdir", ".mkdir"})
+
+
 def folder_made(call: ast.Call, dotted: str | None) -> ast.expr | None:
     """The folder that a call makes."""
     if dotted in ("os.makedirs", "os.mkdir"):

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Container, Iterable, Iterator
 
 from accel_migrate.flow.main_guard import asks_for_name
-from accel_migrate.flow.nodes import children, walk
+from accel_migrate.flow.nodes import BLOCKS, children, walk
 from accel_migrate.flow.once import once
 
 Unit = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef  # one that is in no other
@@ -24,12 +24,16 @@ class Words:
     """
 
     def __init__(self, trees: Iterable[ast.Module], imported: Container[ast.Module] = ()) -> None:
+        self._files = [(tree, tree in imported) for tree in trees]
+        self.units = [unit for tree, is_imported in self._files for unit in _units(tree, is_imported)]
         self.of: dict[Unit, set[str]] = {}
         self.top: set[str] = set()
         self._renamed: dict[str, set[str]] = {}
         self._shown = False
-        for tree in trees:
-            units, top, imports = _words_of(tree, tree in imported)
+
+    def _read(self) -> None:
+        for tree, is_imported in self._files:
+            units, top, imports = _words_of(tree, is_imported)
             self.of.update(units)
             self.top |= top
             for alias in imports:
@@ -40,6 +44,9 @@ class Words:
     def idle(self, running: Iterable[Unit]) -> frozenset[Unit]:
         """What cannot run where some of them do: not on the way to these, and not named by what runs."""
         found = set(running)
+        if found.issuperset(self.units):
+            return frozenset()
+        self._read()
         while above := [u for u in self.of if u not in found and self.of[u] & {each.name for each in found}]:
             found.update(above)
         words = self._all(self.top.union(*[self.of[unit] for unit in found]))
@@ -55,9 +62,9 @@ class Words:
 @once
 def _words_of(tree: ast.Module, imported: bool) -> tuple[dict[Unit, set[str]], set[str], list[ast.alias]]:
     """The words of a file's functions and classes, those of what runs with it, and all that it imports."""
-    units, outside = _parted(tree, imported)
+    units = _units(tree, imported)
     imports: list[ast.alias] = []
-    top = _words(outside, imports)
+    top = _words(_outside(tree, imported), imports)
     found = {unit: _words(walk(unit), imports) for unit in units}
     return found, top.union(*[_words(_at_definition(unit), imports) for unit in units]), imports
 
@@ -87,17 +94,32 @@ def unit_of(node: ast.AST, above: Iterable[ast.AST]) -> Unit | None:
     return found[-1] if found else None
 
 
-def _parted(tree: ast.Module, imported: bool) -> tuple[list[Unit], list[ast.AST]]:
-    """The functions and classes that are in no other, and every node outside of them."""
-    units: list[Unit] = []
-    outside: list[ast.AST] = [tree]
-    for node in outside:
-        for child in children(node):
+@once
+def _units(tree: ast.Module, imported: bool) -> list[Unit]:
+    """The functions and classes that are in no other."""
+    found: list[Unit] = []
+    blocks: list[ast.AST] = [tree]
+    for node in blocks:
+        for child in [each for name in BLOCKS[type(node)] for each in getattr(node, name)]:
             if isinstance(child, Unit):
-                units.append(child)
-            elif not (imported and isinstance(child, ast.If) and asks_for_name(child.test)):
-                outside.append(child)
-    return units, outside
+                found.append(child)
+            elif not (imported and _is_main_guard(child)):
+                blocks.append(child)
+    return found
+
+
+def _outside(tree: ast.Module, imported: bool) -> list[ast.AST]:
+    """Every node outside of them."""
+    found: list[ast.AST] = [tree]
+    for node in found:
+        found += [
+            child for child in children(node) if not (isinstance(child, Unit) or (imported and _is_main_guard(child)))
+        ]
+    return found
+
+
+def _is_main_guard(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and asks_for_name(node.test)
 
 
 def _at_definition(unit: Unit) -> Iterator[ast.AST]:

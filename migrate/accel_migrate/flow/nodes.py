@@ -36,6 +36,11 @@ FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
     kind: _fields(kind) for kind in vars(ast).values() if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
 
+# Those that hold statements, handlers or cases.
+BLOCKS: dict[type[ast.AST], tuple[str, ...]] = {
+    kind: tuple(n for n in ("body", "orelse", "finalbody", "handlers", "cases") if n in kind._fields) for kind in FIELDS
+}
+
 _WITH_BODIES = frozenset(kind for kind in FIELDS if "body" in kind._fields)
 
 

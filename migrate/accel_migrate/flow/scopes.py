@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, TypeVar, overload
 
 from accel_migrate.flow.nodes import FIELDS
+from accel_migrate.flow.once import Answers
 from accel_migrate.flow.public_names import public
 from accel_migrate.source import Source
 
@@ -51,8 +52,10 @@ class Scope:
     owner_class: Scope | None = field(init=False)  # the class whose method this is, or is nested in
     self_name: str | None = field(init=False)  # what methods call their instance, in this scope or the method around it
     frame: Scope = field(init=False, repr=False)  # the innermost function or lambda around, or the module
+    variables: Answers[str, Variable | None] = field(init=False, repr=False)  # what each name means here
 
     def __post_init__(self) -> None:
+        self.variables = Answers(self._resolve)
         self.is_class = isinstance(self.node, ast.ClassDef)
         around = self.parent.function if self.parent is not None else None
         self.function = self.node if isinstance(self.node, Function) else around
@@ -77,6 +80,18 @@ class Scope:
     def path(self) -> str:
         """The names of the scopes around, from the module inwards."""
         return f"{self.parent.path}.{self.name}" if self.parent is not None else ""
+
+    def _resolve(self, name: str) -> Variable | None:
+        seen: Scope | None = self
+        while seen is not None:
+            declared = seen.outer_names.get(name) if seen.outer_names and seen.parent is not None else None
+            if declared == "global":
+                root = self.module.root
+                return Variable(root, name) if name in root.bindings else None
+            if name in seen.bindings and (seen is self or not seen.is_class) and not declared:
+                return Variable(seen, name)
+            seen = seen.parent
+        return None
 
     def bound(self, name: str) -> list[ast.AST]:
         """The nodes that bind a name: names, imports, parameters, definitions, handlers, patterns."""
@@ -113,8 +128,15 @@ class Module:
         self._spans: dict[ast.AST, tuple[int, int]] = {}
         self._places: dict[type, list[int]] = defaultdict(list)  # in the list of nodes
         self._of_kinds: dict[tuple[type, ...], tuple[list[int], list[ast.AST]]] = {}
-        self._variables: dict[ast.AST, Variable | None] = {}
-        self._qualified: dict[ast.AST, str | None] = {}
+        self._variables = Answers(self._own_variable)
+        self._qualified = Answers(self._find_qualified)
+        # These three are asked more often than all else, and so each is the look-up itself.
+        self.scope: Callable[[ast.AST], Scope] = self.scope_of.__getitem__  # in which a node is evaluated
+        self.variable: Callable[[ast.AST], Variable | None] = (
+            self._variables.__getitem__
+        )  # of a name, a dotted attribute
+        # The full dotted name of an imported thing, as it is documented: `optim.sgd.SGD` is `torch.optim.SGD`.
+        self.qualified: Callable[[ast.AST], str | None] = self._qualified.__getitem__
         self.root = Scope(self.tree, None, self)
         self.scopes: dict[ast.AST, Scope] = {self.tree: self.root}  # of all nodes that open one
         self.scope_of[self.tree] = self.root
@@ -123,10 +145,10 @@ class Module:
         for statement in self.tree.body:
             self._visit(statement, self.tree, self.root, statement)
         self._spans[self.tree] = (0, len(self._nodes))
-        for place, node in enumerate(self._nodes):
-            self._places[type(node)].append(place)
+        for place, kind in enumerate(map(type, self._nodes)):
+            self._places[kind].append(place)
         for scope, attribute, binding in self._pending_attributes:
-            variable = self.variable(attribute, scope)
+            variable = self._find_variable(attribute, scope)
             if variable is not None:
                 self.attribute_bindings.setdefault(variable, []).append(binding)
 
@@ -157,7 +179,7 @@ class Module:
                 for kind in kinds:
                     places += self._places.get(kind, ())
                 places.sort()
-            self._of_kinds[kinds] = places, [self._nodes[place] for place in places]
+            self._of_kinds[kinds] = places, list(map(self._nodes.__getitem__, places))
         places, nodes = self._of_kinds[kinds]
         return nodes[bisect_left(places, start) : bisect_left(places, end)]
 
@@ -189,12 +211,6 @@ class Module:
         """Whether a node is in one of some statements in a row."""
         return node in self._spans and self._spans[first][0] <= self._spans[node][0] < self._spans[last][1]
 
-    def scope(self, node: ast.AST) -> Scope:
-        """The scope in which a node is evaluated."""
-        while node not in self.scope_of:
-            node = self.parents[node]
-        return self.scope_of[node]
-
     def statement(self, node: ast.AST) -> ast.stmt:
         while type(node) not in STATEMENTS:
             node = self.parents[node]
@@ -218,35 +234,25 @@ class Module:
         raise LookupError(f"statement at line {statement.lineno} is in no block")
 
     def resolve(self, name: str, scope: Scope) -> Variable | None:
-        """The variable that a name means in a scope; None for builtins and unknown names."""
-        binder = self.binder(name, scope)
-        return Variable(binder, name) if binder is not None else None
+        """The variable that a name means in a scope; None for builtins, unknown names and what a star import brings."""
+        return scope.variables[name]
 
     def binder(self, name: str, scope: Scope) -> Scope | None:
-        """The scope that a name belongs to where it is read; None for builtins and what a star import brings."""
-        seen: Scope | None = scope
-        while seen is not None:
-            declared = seen.outer_names.get(name) if seen.outer_names and seen.parent is not None else None
-            if declared == "global":
-                return self.root if name in self.root.bindings else None
-            if name in seen.bindings and (seen is scope or not seen.is_class) and not declared:
-                return seen
-            seen = seen.parent
-        return None
+        """The scope that a name belongs to where it is read; None where it is no variable."""
+        variable = scope.variables[name]
+        return variable.scope if variable is not None else None
 
-    def variable(self, node: ast.AST, scope: Scope | None = None) -> Variable | None:
-        """The variable behind a name or a dotted attribute of one."""
-        if type(node) is not ast.Name and type(node) is not ast.Attribute:
-            return None
-        if scope is None:
-            if node not in self._variables:
-                self._variables[node] = self._find_variable(node, self.scope(node))
-            return self._variables[node]
+    def variable_in(self, node: ast.AST, scope: Scope) -> Variable | None:
+        """The variable that a name or a dotted attribute would mean in another scope than its own."""
         return self._find_variable(node, scope)
 
-    def _find_variable(self, node: ast.expr, scope: Scope) -> Variable | None:
+    def _own_variable(self, node: ast.AST) -> Variable | None:
+        known = type(node) is ast.Name or type(node) is ast.Attribute
+        return self._find_variable(node, self.scope_of[node]) if known else None
+
+    def _find_variable(self, node: ast.AST, scope: Scope) -> Variable | None:
         if type(node) is ast.Name:
-            return self.resolve(node.id, scope)
+            return scope.variables[node.id]
         parts: list[str] = []
         while type(node) is ast.Attribute:
             parts.append(node.attr)
@@ -257,7 +263,7 @@ class Module:
         owner = scope.owner_class
         if owner is not None and node.id == scope.self_name:
             return Variable(owner, f"self.{path}")
-        root = self.resolve(node.id, scope)
+        root = scope.variables[node.id]
         if root is None or self.is_import(root):
             return None
         return Variable(root.scope, f"{root.name}.{path}")
@@ -266,6 +272,33 @@ class Module:
         """Whether an import binds a name; a parameter of the same name is another variable."""
         bound = variable.scope.bindings.get(variable.name, ()) if variable.name in self.imports else ()
         return any(binding.kind == "import" for binding in bound)
+
+    @cached_property
+    def _calls_by_name(self) -> tuple[dict[str, list[ast.Call]], dict[str, list[ast.Call]]]:
+        imported: dict[str, list[ast.Call]] = {}
+        others: dict[str, list[ast.Call]] = {}
+        for call in self.calls:
+            function, dotted = call.func, self.qualified(call.func)
+            if dotted is not None:
+                imported.setdefault(dotted, []).append(call)
+            elif isinstance(function, ast.Attribute):
+                others.setdefault(f".{function.attr}", []).append(call)
+            elif isinstance(function, ast.Name):
+                others.setdefault(function.id, []).append(call)
+        return imported, others
+
+    @property
+    def imported_calls(self) -> dict[str, list[ast.Call]]:
+        """The calls of each imported thing by its full name, in the order of their first calls."""
+        return self._calls_by_name[0]
+
+    def calls_of(self, *names: Collection[str]) -> list[ast.Call]:
+        """The calls of imported things (`torch.save`), of methods (`.mkdir`) and of other names (`open`), in reading order."""
+        every = [known.items() for known in self._calls_by_name]
+        found = [calls for known in every for name, calls in known if any(name in each for each in names)]
+        if len(found) < 2:
+            return found[0] if found else []
+        return sorted([call for calls in found for call in calls], key=self.position)
 
     @cached_property
     def method_calls(self) -> dict[Variable, list[tuple[str, ast.Call]]]:
@@ -312,12 +345,6 @@ class Module:
         """What the variable behind a name or a dotted attribute is bound to in this file."""
         return self.bindings(self.variable(node))
 
-    def qualified(self, node: ast.AST) -> str | None:
-        """The full dotted name of an imported thing, as it is documented: `optim.sgd.SGD` is `torch.optim.SGD`."""
-        if node not in self._qualified:
-            self._qualified[node] = self._find_qualified(node)
-        return self._qualified[node]
-
     def _find_qualified(self, node: ast.AST) -> str | None:
         parts: list[str] = []
         while type(node) is ast.Attribute:
@@ -328,7 +355,7 @@ class Module:
         base = self.imports.get(node.id)
         if base is None:
             return None
-        variable = self.resolve(node.id, self.scope(node))
+        variable = self.scope_of[node].variables[node.id]
         if variable is None or any(not _may_be_import(b) for b in variable.scope.bindings[variable.name]):
             return None  # shadowed: here the name is not the imported thing
         return public(".".join([base, *reversed(parts)]))
@@ -387,6 +414,7 @@ class Module:
             generators: list[ast.comprehension] = node.generators  # type: ignore[attr-defined]
             for index, generator in enumerate(generators):
                 self.parents[generator] = node
+                self.scope_of[generator] = outer
                 first = len(self._nodes)
                 self._nodes.append(generator)
                 self._visit(generator.iter, generator, outer if index == 0 else inner, statement)
@@ -404,6 +432,7 @@ class Module:
         self, arguments: ast.arguments, parent: ast.AST, inner: Scope, outer: Scope, statement: ast.stmt
     ) -> None:
         self.parents[arguments] = parent
+        self.scope_of[arguments] = outer
         first = len(self._nodes)
         self._nodes.append(arguments)
         for default in (*arguments.defaults, *[d for d in arguments.kw_defaults if d is not None]):
@@ -416,6 +445,7 @@ class Module:
         every += [a for a in (arguments.vararg, arguments.kwarg) if a is not None]
         for argument in every:
             self.parents[argument] = arguments
+            self.scope_of[argument] = self.scope_of[arguments]
             first = len(self._nodes)
             self._nodes.append(argument)
             scope.bindings.setdefault(argument.arg, []).append(Binding(statement, argument, None, (), "parameter"))
@@ -546,10 +576,12 @@ class Module:
 
     def forget(self) -> None:
         """Answer anew what has been asked, since more names are bound now."""
-        for known in ("_answers", "method_calls"):
+        for known in ("_answers", "_calls_by_name", "method_calls"):
             self.__dict__.pop(known, None)
         self._qualified.clear()
         self._variables.clear()
+        for scope in self.scopes.values():
+            scope.variables.clear()
 
     def bind_import(self, name: str, dotted: str, scope: Scope, binding: Binding) -> None:
         """Let a name of a scope stand for an imported thing."""

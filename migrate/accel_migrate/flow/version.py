@@ -8,12 +8,9 @@ from itertools import pairwise
 
 from accel_migrate.flow.assignment import Assignment
 from accel_migrate.flow.definitions import Names, names_of
-from accel_migrate.flow.nodes import FIELDS
+from accel_migrate.flow.nodes import BLOCKS
 from accel_migrate.flow.scopes import Module, Scope
 from accel_migrate.source import Source
-
-_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
-_BLOCKS_OF = {kind: [name for name in _BLOCKS if name in kind._fields] for kind in FIELDS}
 
 
 class Version:
@@ -65,7 +62,7 @@ class Version:
         found: list[tuple[ast.AST, list[ast.stmt]]] = []
         waiting: list[ast.AST] = [self.tree]
         for node in waiting:
-            for name in _BLOCKS_OF[type(node)]:
+            for name in BLOCKS[type(node)]:
                 block = getattr(node, name, None)
                 if block:
                     found.append((node, block))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.moves.devices import moves_in
 from accel_migrate.analysis.notes.elsewhere import may_run
-from accel_migrate.analysis.placement.overriding import named_gpus
+from accel_migrate.analysis.placement.overriding import named_gpus, naming_gpus
 from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.edits import note
 from accel_migrate.flow.nodes import unparse
@@ -29,16 +29,16 @@ def find(context: Context) -> Iterator[Change]:
     yield from _moves_that_stay(context)
     yield from _device_that_stays(context)
     for node in module.walk(module.tree, ast.Call, ast.Attribute):
-        if isinstance(node, ast.Call) and module.qualified(node.func) in _CALLS and not _is_guarded(module, node):
-            what = f"{unparse(node.func)}() needs a CUDA GPU"
-        elif isinstance(node, ast.Call) and (module.qualified(node.func) or "").endswith("set_default_tensor_type"):
-            what = "a default tensor type makes loaders and their shuffling fail on the device"
-        elif (
-            isinstance(node, ast.Attribute)
-            and (module.qualified(node) or "").startswith("torch.cuda.")
-            and (node.attr.endswith("Tensor"))
-        ):
+        if isinstance(node, ast.Attribute):
+            if not node.attr.endswith("Tensor") or not (module.qualified(node) or "").startswith("torch.cuda."):
+                continue
             what = f"{unparse(node)} makes tensors on a CUDA GPU"
+        elif (dotted := module.qualified(node.func)) is None:
+            continue
+        elif dotted in _CALLS and not _is_guarded(module, node):
+            what = f"{unparse(node.func)}() needs a CUDA GPU"
+        elif dotted.endswith("set_default_tensor_type"):
+            what = "a default tensor type makes loaders and their shuffling fail on the device"
         else:
             continue
         message = f'{what}; use accelerator.device, or guard it by accelerator.device.type == "cuda"'
@@ -54,7 +54,7 @@ def _named_gpus(context: Context) -> Iterator[Change]:
             m for m in loaded_with(context.script.project, module, training.place.after) if m not in training.modules
         ]
     for owner in (module, *others):
-        for node in owner.walk(owner.tree, ast.Assign, ast.Call):
+        for node in naming_gpus(owner):
             value = named_gpus(owner, node)
             if value is None or training.flow.depends(owner, value):
                 continue

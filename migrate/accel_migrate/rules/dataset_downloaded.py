@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.elsewhere import calls_of_callers, calls_on_import
 from accel_migrate.analysis.notes.written_once import written_once
-from accel_migrate.analysis.storage.files import downloads
+from accel_migrate.analysis.storage.files import downloads, downloads_in
 from accel_migrate.edits import note
 from accel_migrate.flow.scopes import Function, Module
 from accel_migrate.plan import Change, Safety
@@ -19,7 +19,7 @@ CODE = "AM604"
 def find(context: Context) -> Iterator[Change]:
     module, training = context.module, context.training
     once = [node for s in written_once(context.script, training, module) for node in module.walk(s, ast.Call)]
-    own = [call for call in module.calls if downloads(module, call) and call not in once]
+    own = [call for call in downloads_in(module) if call not in once]
     for call in own or _through_helpers(context):
         if not training.flow.on_some(module, call):
             yield _note(context, call, "")
@@ -44,7 +44,7 @@ def _through_helpers(context: Context) -> Iterator[ast.Call]:
     """Calls that lead to a download in a file of the project which the training does not change."""
     module, sites = context.module, context.script.graph.all_sites
     others = [other for other in context.script.project.modules if other not in context.training.modules]
-    pending = [other.scope(call).function for other in others for call in other.calls if downloads(other, call)]
+    pending = [other.scope(call).function for other in others for call in downloads_in(other)]
     seen: set[ast.AST | None] = {None}
     for function in pending:
         if function is None or function in seen:

@@ -9,7 +9,7 @@ from accel_migrate.analysis.notes.elsewhere import may_run
 from accel_migrate.analysis.notes.renewed import Renewed, renewed
 from accel_migrate.analysis.processes.own_names import own_part
 from accel_migrate.edits import add_argument, change, note
-from accel_migrate.flow.file_calls import folder_made
+from accel_migrate.flow.file_calls import MAKING_FOLDERS, folder_made
 from accel_migrate.flow.nodes import is_falsy, unparse
 from accel_migrate.plan import Change, Edit, Guard, Insert, Replace
 from accel_migrate.rule import Context, Rule
@@ -22,7 +22,7 @@ def find(context: Context) -> Iterator[Change]:
     again = [*renewed(context.script, training, module)]
     yield from _made_again(context, again)
     once = {call for one in again if one.whole for call in one.made}
-    for call in module.calls:
+    for call in module.calls_of(MAKING_FOLDERS):
         dotted = module.qualified(call.func)
         if folder_made(call, dotted) is None or call in once:
             continue

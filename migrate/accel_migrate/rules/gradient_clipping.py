@@ -25,7 +25,7 @@ _CLIPPING = {
 
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
-    for call in module.calls:
+    for call in module.calls_of(_CLIPPING):
         method = _taken_over(context, module, call)
         if method is not None:
             edit = replace_callee(module.source, call, f"{training.accelerator(module, call)}.{method}")

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.elsewhere import calls_on_import, reached_elsewhere
-from accel_migrate.analysis.notes.seeding import Seed, Seeding, is_of_machine, libraries_of, library_of
+from accel_migrate.analysis.notes.seeding import SEEDS, Seed, Seeding, is_of_machine, libraries_of, library_of
 from accel_migrate.analysis.values.loops import iterated_loaders
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import note
@@ -92,7 +92,7 @@ def _on_import(context: Context) -> Iterator[Change]:
 
 
 def _is_seeded_before(module: Module, call: ast.Call, library: str) -> bool:
-    seeds = [other for other in module.calls if library in libraries_of(module, other)]
+    seeds = [other for other in module.calls_of(SEEDS) if library in libraries_of(module, other)]
     return any(follows(module, seed, call) for seed in seeds)
 
 

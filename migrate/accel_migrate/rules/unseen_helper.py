@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from accel_migrate.analysis.notes.deeds import DEEDS, asks, caught_by, deed, opens_window
+from accel_migrate.analysis.notes.deeds import ASKING, DEEDS, asks, caught_by, deed, opens_window
 from accel_migrate.analysis.notes.elsewhere import done_by_all, done_by_callers, done_elsewhere, done_on_import
 from accel_migrate.analysis.notes.written_once import written_once
 from accel_migrate.edits import note
@@ -28,7 +28,7 @@ def find(context: Context) -> Iterator[Change]:
 def _asked(context: Context) -> Iterator[Change]:
     """`input()` in the training's own file, by itself and where a script goes on without an answer."""
     module, script = context.module, context.script
-    found = [call for call in module.calls if asks(module, call) and _by_all(context, call)]
+    found = [call for call in module.calls_of(ASKING) if asks(module, call) and _by_all(context, call)]
     handlers = {call: caught_by(script, module, call) for call in found}
     for caught in (False, True):
         calls = [call for call in found if (handlers[call] is not None) is caught]

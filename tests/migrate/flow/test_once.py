@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accel_migrate.flow.once import once
+from accel_migrate.flow.once import Answers, once
 
 
 class Owner:
@@ -31,3 +31,15 @@ def test_keeps_functions_and_owners_apart():
     first, second = Owner(), Owner()
     assert (answer(first, "a"), other(first, "a"), answer(second, "a")) == ("A", "aa", "A")
     assert second.asked == ["a"]
+
+
+def test_a_mapping_finds_what_it_does_not_hold_once():
+    asked: list[str] = []
+
+    def find(question: str) -> int | None:
+        asked.append(question)
+        return len(question) or None
+
+    known = Answers(find)
+    assert [known["aa"], known[""], known["aa"], known[""]] == [2, None, 2, None]
+    assert asked == ["aa", ""]

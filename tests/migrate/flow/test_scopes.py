@@ -123,3 +123,26 @@ def test_what_is_set_under_a_key_belongs_to_the_variable_that_keeps_it() -> None
     module = Module(Source.from_bytes(Path("s.py"), text))
     found = {variable.name: [value.lineno for value in values] for variable, values in module.items_set.items()}
     assert found == {"self.kept": [3], "held": [6]}
+
+
+def test_finds_calls_by_the_full_name_of_what_is_imported_by_method_and_by_name():
+    text = (
+        "import torch as t\nfrom os import mkdir as make\nopen(p)\np.mkdir()\nmake(p)\nt.save(m, p)\nmake(q)\nm()()\n"
+    )
+    module = Module(Source.from_bytes(Path("x.py"), text.encode()))
+    found = module.calls_of({"os.mkdir", ".mkdir"}, ("open",))
+    assert [module.source.code(call) for call in found] == ["open(p)", "p.mkdir()", "make(p)", "make(q)"]
+    assert module.calls_of(("mkdir", "save", "make")) == []
+    assert list(module.imported_calls) == ["os.mkdir", "torch.save"]
+
+
+def test_what_a_star_import_brings_changes_what_names_mean():
+    text = "from helpers import *\nkeep(model)\n"
+    module = Module(Source.from_bytes(Path("x.py"), text.encode()))
+    call = module.calls[0]
+    assert module.qualified(call.func) is None and module.variable(call.func) is None
+    (binding,) = module.root.bindings["*"]
+    module.bind_import("keep", "torch.save", module.root, binding)
+    module.forget()
+    assert module.variable(call.func) == Variable(module.root, "keep")
+    assert module.calls_of(("torch.save",)) == [call]

@@ -76,7 +76,7 @@ def _knows_of_cuda(module: Module, scope: Scope, wish: ast.expr) -> bool:
     """`not args.cuda` below `args.cuda = not args.no_cuda and torch.cuda.is_available()`, which is all that sets it."""
     if not isinstance(wish, ast.UnaryOp) or not isinstance(wish.operand, ast.Name | ast.Attribute):
         return False
-    variable = module.variable(wish.operand, scope)
+    variable = module.variable_in(wish.operand, scope)
     bound = module.bindings(variable) if variable is not None else []
     if (
         len(bound) != 1

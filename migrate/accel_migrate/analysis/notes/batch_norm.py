@@ -49,7 +49,7 @@ def is_settled(script: Script, training: Training) -> bool:
 
     The latter is `if isinstance(layer, nn.BatchNorm2d): layer.eval()`.
     """
-    if any("SyncBatchNorm" in (m.qualified(c.func) or "") for m in script.project.modules for c in m.calls):
+    if any("SyncBatchNorm" in name for module in script.project.modules for name in module.imported_calls):
         return True
     files = loaded_with(script.project, training.place.module, training.place.after)
     called = {called_name(c) for m in files for c in m.calls}

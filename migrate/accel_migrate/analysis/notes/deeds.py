@@ -22,7 +22,8 @@ from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module
 
-_ASKS = {
+ASKING = {
+    "input", "breakpoint",
     "getpass.getpass", "sys.stdin.readline", "sys.stdin.read", "click.prompt", "click.confirm", "pdb.set_trace", "ipdb.set_trace",
 }  # fmt: skip
 _PLOTTED = {"matplotlib.pyplot.show", "matplotlib.pyplot.pause", "matplotlib.pylab.show", "pylab.show"}
@@ -85,7 +86,7 @@ def _has_no_screen(module: Module) -> bool:
 
 def asks(module: Module, call: ast.Call) -> bool:
     """`input()` and the like, which of N processes only the one that has the terminal is answered."""
-    if module.qualified(call.func) in _ASKS:
+    if module.qualified(call.func) in ASKING:
         return True
     return (
         isinstance(call.func, ast.Name)

@@ -90,7 +90,7 @@ def _done(script: Script, training: Training, calls: Sequence[_Call], prints_too
         done = deed(script, training, owner, call) if training.flow.guard(owner, call) is None else None
         if done is not None and (prints_too or done != "prints"):
             found.setdefault(done, f"{owner.source.path.name}:{call.lineno}")
-    return " and ".join(f"{done} ({found[done]})" for done in DEEDS if done in found) or None
+    return " and ".join(f"{done} ({found[done]})" for done in DEEDS if done in found) if found else None
 
 
 def done_by_all(script: Script, training: Training, module: Module, node: ast.AST) -> bool:

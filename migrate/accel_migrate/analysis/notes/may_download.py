@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.not_analysed import run_by
 from accel_migrate.analysis.notes.unseen import Unseen
-from accel_migrate.analysis.storage.files import downloads
+from accel_migrate.analysis.storage.files import downloads_in
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module
@@ -26,8 +26,9 @@ _TOLD = ("pretrained", "weights", "download", "pretrained_backbone", "weights_ba
 
 
 def may_download(script: Script, training: Training) -> Iterator[Unseen]:
-    calls = [(module, call) for module in run_by(script, training) for call in module.calls]
-    surely = [call for module, call in calls if downloads(module, call)]
+    files = run_by(script, training)
+    calls = [(module, call) for module in files for call in module.calls]
+    surely = [call for module in files for call in downloads_in(module)]
     for module, call in calls:
         if call not in surely and _may_fetch(script, module, call) and not (surely and _is_told(call)):
             yield Unseen(module, call, f"{unparse(call.func)}()")
@@ -39,22 +40,16 @@ def _is_told(call: ast.Call) -> bool:
 
 
 def _may_fetch(script: Script, module: Module, call: ast.Call) -> bool:
-    if script.roles.target(module, call) is not None:
+    dotted = module.qualified(call.func) or ""
+    library = dotted.startswith(("torchvision.", "timm.", "torch_geometric.", "dgl.", "monai."))
+    by_name = not dotted and not isinstance(call.func, ast.Attribute)  # `models.__dict__[arch]()`
+    fetches = _FETCHES.fullmatch(dotted) is not None
+    if not (library or by_name or fetches) or script.roles.target(module, call) is not None:
         return False
-    if _FETCHES.fullmatch(module.qualified(call.func) or ""):
-        return True
     told = [keyword.value for keyword in call.keywords if keyword.arg in _TOLD]
-    library = (module.qualified(call.func) or "").startswith(
-        ("torchvision.", "timm.", "torch_geometric.", "dgl.", "monai.")
-    )
-    first = (
-        call.args[0] if call.args and library and "torchvision.models" in (module.qualified(call.func) or "") else None
-    )
-    if isinstance(first, ast.Constant) and first.value is True:  # `resnet18(True)`
+    first = call.args[0] if call.args and library and "torchvision.models" in dotted else None
+    if fetches or (isinstance(first, ast.Constant) and first.value is True):  # `resnet18(True)`
         return True
-    by_name = module.qualified(call.func) is None and not isinstance(
-        call.func, ast.Attribute
-    )  # `models.__dict__[arch]()`
     return (library or by_name) and any(not _is_off(value) for value in told)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from accel_migrate.analysis.notes.written_once import written_once
 from accel_migrate.analysis.trainings.training import Script, Training
-from accel_migrate.flow.file_calls import ASKING, folder_made, taken_away
+from accel_migrate.flow.file_calls import ASKING, MAKING_FOLDERS, folder_made, taken_away
 from accel_migrate.flow.nodes import called_name, unparse
 from accel_migrate.flow.scopes import Module
 from accel_migrate.flow.sequence import follows
@@ -27,7 +27,11 @@ class Renewed:
 
 def renewed(script: Script, training: Training, module: Module) -> Iterator[Renewed]:
     """The folders of a file that the main process takes away, and that every process would make again."""
-    makes = [(call, made) for call in module.calls if (made := folder_made(call, module.qualified(call.func)))]
+    makes = [
+        (call, made)
+        for call in module.calls_of(MAKING_FOLDERS)
+        if (made := folder_made(call, module.qualified(call.func)))
+    ]
     for statement in written_once(script, training, module) if makes else ():
         for call in module.walk(statement, ast.Call):
             gone = taken_away(call, module.qualified(call.func)) if isinstance(call, ast.Call) else None

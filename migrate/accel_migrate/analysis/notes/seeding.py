@@ -25,7 +25,7 @@ from accel_migrate.flow.sequence import may_follow
 
 LIBRARIES = ("torch", "numpy", "random")
 LAUNCHED = "accel launch seeds all processes alike"
-_SEEDS = {
+SEEDS = {
     "torch.manual_seed": ("torch",), "torch.seed": ("torch",),
     "numpy.random.seed": ("numpy",), "random.seed": ("random",), "transformers.set_seed": LIBRARIES,
     "transformers.trainer_utils.set_seed": LIBRARIES,
@@ -292,7 +292,7 @@ class Seeding:
 
     def _seeds(self, library: str) -> list[tuple[Module, ast.Call]]:
         """The calls that seed a library."""
-        seeds = [(m, call) for m in self.files for call in m.calls if library in libraries_of(m, call)]
+        seeds = [(m, call) for m in self.files for call in m.calls_of(SEEDS) if library in libraries_of(m, call)]
         return [(module, call) for module, call in seeds if self._is_run(module, call)]
 
     def _is_run(self, module: Module, call: ast.Call) -> bool:
@@ -309,11 +309,11 @@ class Seeding:
     def _may_be_seeded(self) -> bool:
         """Whether something is called for its name that is out of sight: `from toolbox import set_seed`."""
         return any(
-            "seed" in (module.qualified(call.func) or "").rpartition(".")[2]
-            and self.roles.target(module, call) is None
-            and not (module.qualified(call.func) or "").startswith(("torch.", "numpy.", "random."))
+            self.roles.target(module, call) is None
             for module in self.files
-            for call in module.calls
+            for name, calls in module.imported_calls.items()
+            if "seed" in name.rpartition(".")[2] and not name.startswith(("torch.", "numpy.", "random."))
+            for call in calls
         )
 
 
@@ -354,7 +354,7 @@ def _number(call: ast.Call) -> ast.expr:
 
 def libraries_of(module: Module, call: ast.Call) -> tuple[str, ...]:
     """The libraries that a call seeds."""
-    return _SEEDS.get(module.qualified(call.func) or "", ())
+    return SEEDS.get(module.qualified(call.func) or "", ())
 
 
 def _is_method(module: Module, call: ast.Call) -> bool:

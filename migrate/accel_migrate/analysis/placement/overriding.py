@@ -19,7 +19,7 @@ def overrides(roles: Roles, graph: CallGraph, module: Module, statement: ast.stm
 
 def names_gpus(roles: Roles, graph: CallGraph, module: Module, statement: ast.stmt) -> bool:
     """`os.environ["CUDA_VISIBLE_DEVICES"] = gpu`: CUDA reads it once, when the Accelerator takes its device."""
-    return _runs(roles, graph, module, statement, _naming_gpus)
+    return _runs(roles, graph, module, statement, naming_gpus)
 
 
 def _runs(
@@ -44,7 +44,8 @@ def _setting_any_name(module: Module) -> list[ast.Call | ast.Assign]:
 
 
 @once
-def _naming_gpus(module: Module) -> list[ast.Call | ast.Assign]:
+def naming_gpus(module: Module) -> list[ast.Call | ast.Assign]:
+    """What sets CUDA_VISIBLE_DEVICES."""
     return [node for node in module.walk(module.tree, ast.Call, ast.Assign) if named_gpus(module, node) is not None]
 
 

@@ -254,7 +254,7 @@ def _knows(start: Start, expression: str) -> bool:
     module, inside = start.module, start.module.scope(start.statement)
     above = start.block[: start.block.index(start.statement) + start.at_prepare]
     for node in walk(ast.parse(expression)):
-        variable = module.variable(node, inside)
+        variable = module.variable_in(node, inside)
         if variable is None or module.is_import(variable):
             continue
         of_object = variable.scope is inside.owner_class

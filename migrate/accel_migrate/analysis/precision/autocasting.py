@@ -47,15 +47,12 @@ class Region:
 def regions_in(project: Program, module: Module) -> list[Region]:
     """The regions of a file that are entered by `with`, at once or through a variable; not those inside models."""
     found = []
-    for call in module.calls:
-        dotted = module.qualified(call.func)
-        if dotted != _CUDA_ONLY and dotted not in _ANY_DEVICE:
-            continue
+    for call in module.calls_of((_CUDA_ONLY,), _ANY_DEVICE):
         parent = module.parents[call]
         whole, disabled = _whole(module, call)
         entered = isinstance(parent, ast.withitem) or isinstance(module.parents[whole], ast.Assign)
         if entered and not _inside_model(project, module, call):
-            found.append(_region(module, call, whole, disabled, dotted == _CUDA_ONLY))
+            found.append(_region(module, call, whole, disabled, module.qualified(call.func) == _CUDA_ONLY))
     return found
 
 

@@ -76,8 +76,8 @@ class Written:
 
 
 def saves_in(graph: CallGraph, timing: Timing, module: Module) -> Iterator[Save]:
-    for call in module.calls:
-        if module.qualified(call.func) != "torch.save" or not timing.meets(module, call):
+    for call in module.calls_of(("torch.save",)):
+        if not timing.meets(module, call):
             continue
         value, target = _argument(call, 0, "obj"), _argument(call, 1, "f")
         opened = _opened_by(module, target)
@@ -144,8 +144,16 @@ def makes_folder(module: Module, call: ast.Call) -> bool:
 
 
 @once
+def downloads_in(module: Module) -> list[ast.Call]:
+    """The calls of a file that fetch files, or unpack what was fetched."""
+    return [call for call in module.calls if _downloads(module, call)]
+
+
 def downloads(module: Module, call: ast.Call) -> bool:
-    """Whether a call fetches files, or unpacks what was fetched."""
+    return call in downloads_in(module)
+
+
+def _downloads(module: Module, call: ast.Call) -> bool:
     if any(keyword.arg == "download" and _may_be_true(module, keyword.value) for keyword in call.keywords):
         return True
     dotted = module.qualified(call.func) or ""

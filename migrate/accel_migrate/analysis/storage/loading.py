@@ -39,15 +39,14 @@ class StateLoaded:
 
 
 def loads_in(roles: Roles, timing: Timing, module: Module) -> Iterator[Load]:
-    for call in module.calls:
-        if module.qualified(call.func) == "torch.load":
-            location = next((k.value for k in call.keywords if k.arg == "map_location"), None)
-            if location is None and len(call.args) > 1:
-                location = call.args[1]
-            late = timing.after_prepare(module, call)
-            yield Load(
-                module, call, location, _feeds_state(module, call), late, _may_feed_state(roles, module, call, set())
-            )
+    for call in module.calls_of(("torch.load",)):
+        location = next((k.value for k in call.keywords if k.arg == "map_location"), None)
+        if location is None and len(call.args) > 1:
+            location = call.args[1]
+        late = timing.after_prepare(module, call)
+        yield Load(
+            module, call, location, _feeds_state(module, call), late, _may_feed_state(roles, module, call, set())
+        )
 
 
 def states_loaded_in(roles: Roles, timing: Timing, module: Module, held: frozenset[Variable]) -> Iterator[StateLoaded]:

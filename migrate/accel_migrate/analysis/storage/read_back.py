@@ -39,6 +39,9 @@ def read_back(module: Module, written: Iterable[ast.stmt]) -> Iterator[ast.stmt]
         yield module.statement(call)
 
 
+_READING = READERS | {"torch.load", ".read_text", ".read_bytes", "open"}
+
+
 def reader(graph: CallGraph, module: Module, written: ast.stmt) -> tuple[Module, ast.Call] | None:
     return next(readers(graph, module, written), None)
 
@@ -49,7 +52,7 @@ def readers(graph: CallGraph, module: Module, written: ast.stmt) -> Iterator[tup
     paths = [path for call, dotted in calls for path in written_paths(call, dotted) or ()]
     names = {name for path in paths for name in known_as(graph, module, path)}
     for file in graph.roles.project.modules if names else ():
-        for call in file.calls:
+        for call in file.calls_of(_READING):
             loads = file.qualified(call.func) == "torch.load" and call.args
             path = call.args[0] if loads else _path_read(file, call)
             if path is not None and not module.holds(written, call):

@@ -36,15 +36,12 @@ _GPU = re.compile(r"cuda:(\d+)")
 def check(modules: list[Module]) -> None:
     """Raises NotMigrated at the first thing that stands in the way."""
     for module in modules:
-        for call in module.calls:
-            dotted = module.qualified(call.func)
-            if dotted is None:
-                continue
+        for dotted, calls in module.imported_calls.items():  # in the order of their first calls
             for engine, reason in _ENGINES.items():
                 if dotted == engine or dotted.startswith(engine + "."):
-                    raise NotMigrated(reason, call.lineno, module)
+                    raise NotMigrated(reason, calls[0].lineno, module)
             if dotted in _BY_HAND:
-                raise NotMigrated(_BY_HAND[dotted], call.lineno, module)
+                raise NotMigrated(_BY_HAND[dotted], calls[0].lineno, module)
         _check_gpus(module)
 
 
