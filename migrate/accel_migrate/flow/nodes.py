@@ -7,6 +7,7 @@ say whether a name is read or set: nobody looks for these.
 from __future__ import annotations
 
 import ast
+from typing import TypeGuard
 
 from accel_migrate.flow.once import once
 
@@ -62,6 +63,43 @@ def called_name(call: ast.Call) -> str:
     if type(function) is ast.Attribute:
         return function.attr
     return function.id if type(function) is ast.Name else ""
+
+
+class NameCall(ast.Call):
+    """A call by a plain name, to type checkers alone: no node is of this class."""
+
+    func: ast.Name
+
+
+class MethodCall(ast.Call):
+    """A call of a method, likewise."""
+
+    func: ast.Attribute
+
+
+def is_call_of(node: ast.AST | None, *names: str) -> TypeGuard[NameCall]:
+    """Whether it is a call by one of these plain names: `len(x)`, and not `x.len()`."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
+
+
+def calls_method(node: ast.AST | None, *methods: str) -> TypeGuard[MethodCall]:
+    """Whether it is a call of one of these methods, of whatever object."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods
+
+
+def all_arguments(call: ast.Call) -> list[ast.expr]:
+    """All that a call is given, in order or by name."""
+    return [*call.args, *[keyword.value for keyword in call.keywords]]
+
+
+def keyword_value(call: ast.Call, name: str) -> ast.expr | None:
+    """What a call is given by a name."""
+    return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
+
+
+def positional_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
+    """Those that a call may fill in turn."""
+    return [*function.args.posonlyargs, *function.args.args]
 
 
 def is_none(node: ast.AST | None) -> bool:

@@ -30,8 +30,7 @@ def collective(
         raise NotMigrated(
             f"torch.distributed.{name}() has no counterpart that is the same in every case; use accelerator.gather, "
             "reduce or broadcast there by hand",
-            call.lineno,
-            module,
+            (module, call),
         )
 
 
@@ -48,7 +47,7 @@ def _reduced(
     operation = unparse(said["op"]).rpartition(".")[2] if "op" in said else "SUM"
     waits = "async_op" not in said or unparse(said["async_op"]) == "False"
     if not isinstance(tensor, ast.Name | ast.Attribute) or operation not in _REDUCTIONS or "group" in said or not waits:
-        raise NotMigrated(f"`{unparse(call)}` has no counterpart that is the same in every case", call.lineno, module)
+        raise NotMigrated(f"`{unparse(call)}` has no counterpart that is the same in every case", (module, call))
     divided = is_divided(ranks, module, statement, tensor)
     if _evaluates(module, statement, evaluations) and not divided:
         return Replacement(CODE, module, statement, None, "every process has the figure of all samples already")

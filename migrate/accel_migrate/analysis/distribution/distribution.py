@@ -43,13 +43,8 @@ _DEEDS = {
     **dict.fromkeys(SPAWN, _STARTS),
 }
 _READS = {
-    "get_rank",
-    "get_world_size",
-    "is_initialized",
-    "is_available",
-    "is_nccl_available",
-    "is_torchelastic_launched",
-}
+    "get_rank", "get_world_size", "is_initialized", "is_available", "is_nccl_available", "is_torchelastic_launched",
+}  # fmt: skip
 
 
 def find_distribution(
@@ -137,7 +132,7 @@ def _group_pieces(
         if name == "init_process_group":
             _check_rank(ranks, module, call, starts_itself)
             if not alone:
-                raise NotMigrated("what init_process_group returns is used", call.lineno, module)
+                raise NotMigrated("what init_process_group returns is used", (module, call))
             yield Replacement(GROUP, module, statement, None, "the Accelerator initialises the process group")
         elif name == "destroy_process_group" and alone:
             yield Replacement(
@@ -222,8 +217,7 @@ def _check_rank(ranks: Ranks, module: Module, call: ast.Call, starts_itself: boo
                 raise NotMigrated(
                     f"init_process_group() gets `{keyword.arg}={text}`, which the script works out by itself; let it "
                     "read the environment (init_method='env://') first",
-                    call.lineno,
-                    module,
+                    (module, call),
                 )
 
 
@@ -256,7 +250,7 @@ def _wrappings(module: Module) -> Iterator[Wrapping]:
             for keyword in call.keywords:
                 allowed = {"device_ids", "output_device", "dim", *_SETTINGS}
                 if keyword.arg not in allowed:
-                    raise NotMigrated(f"{name}({keyword.arg}=...) has no counterpart", call.lineno, module)
+                    raise NotMigrated(f"{name}({keyword.arg}=...) has no counterpart", (module, call))
             yield Wrapping(module, call, call.args[0], name == "DataParallel")
 
 
@@ -359,7 +353,7 @@ def _check_unread_files(roles: Roles, graph: CallGraph, modules: list[Module]) -
             for caller, site in graph.sites.get(function, ()) if deed and function is not None else ():
                 if caller in modules:
                     name = f"{getattr(function, 'name', 'it')}() of {module.source.path.name}"
-                    raise NotMigrated(f"{name} {deed}", site.lineno, caller)
+                    raise NotMigrated(f"{name} {deed}", (caller, site))
 
 
 def _check_helpers(
@@ -380,6 +374,5 @@ def _check_helpers(
                 raise NotMigrated(
                     f"an evaluation adds up over processes in {function.name}(), where the Accelerator has all samples "
                     "already; take that out of the evaluation first",
-                    call.lineno,
-                    module,
+                    (module, call),
                 )

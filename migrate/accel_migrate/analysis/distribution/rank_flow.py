@@ -14,7 +14,7 @@ from accel_migrate.analysis.distribution.ranks import MAIN_NAME, environment_rea
 from accel_migrate.analysis.values.imported import importers_of
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles, arguments_of
-from accel_migrate.flow.nodes import called_name, unparse
+from accel_migrate.flow.nodes import called_name, positional_parameters, unparse
 from accel_migrate.flow.scopes import Binding, Function, Module, Variable
 from accel_migrate.flow.sequence import may_follow
 
@@ -180,7 +180,7 @@ class RankFlow:
         """mp.spawn hands the number of the process over first."""
         target = self.roles.project.definition(module, node)
         if target is not None and not isinstance(target.node, ast.ClassDef):
-            first = [*target.node.args.posonlyargs, *target.node.args.args][:1]
+            first = positional_parameters(target.node)[:1]
             self.numbers |= {Variable(target.scope, argument.arg) for argument in first}
 
     def _told(self, module: Module, call: ast.Call, name: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.distribution.replacements import ACCELERATOR, Replacement
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Roles
-from accel_migrate.flow.nodes import conjuncts, unparse, walk
+from accel_migrate.flow.nodes import calls_method, conjuncts, is_call_of, unparse, walk
 from accel_migrate.flow.points import never_returns
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.sequence import follows
@@ -101,15 +101,13 @@ class Ranks:
             if _OTHER_LAUNCHERS.match(name):
                 raise NotMigrated(
                     f"the rank is read from {name}; start with `accel launch` or torchrun and read it from RANK first",
-                    read.lineno,
-                    module,
+                    (module, read),
                 )
             if _MACHINES.match(name) and _is_reckoned_with(module, read):
                 raise NotMigrated(
                     f"the number of processes is made of {name}; start with `accel launch` or torchrun and read it from "
                     "WORLD_SIZE first",
-                    read.lineno,
-                    module,
+                    (module, read),
                 )
             if name in _BY_VARIABLE and not _in_option(module, read):
                 yield self._read(module, read, _BY_VARIABLE[name])
@@ -123,7 +121,7 @@ class Ranks:
             attribute = _BY_CALL.get(module.qualified(call.func) or "")
             if attribute is not None and not is_guarded(module, call):
                 if call.args or call.keywords:
-                    raise NotMigrated("processes are split into groups", call.lineno, module)
+                    raise NotMigrated("processes are split into groups", (module, call))
                 yield self._read(module, call, attribute)
         for node in module.walk(module.tree, ast.Attribute, ast.Name):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and node.attr in self.options:
@@ -192,13 +190,13 @@ def _whether_launched(module: Module, test: ast.expr, asks_for_it: bool, optiona
         if not alone or (isinstance(statement, ast.If) and statement.orelse):
             first = unparse(statement).splitlines()[0][:60]
             reason = f"`{first}` ends the script where no launcher started it; take that out first"
-            raise NotMigrated(reason, test.lineno, module)
+            raise NotMigrated(reason, (module, test))
         return Replacement(CODE, module, statement, None, "one process needs no launcher")
     demand = _demanded(module, statement) if above is statement else None
     if demand is not None:
         first = unparse(demand).splitlines()[0][:60]
         reason = f"`{first}` ends the script where no launcher started it; take that out first"
-        raise NotMigrated(reason, demand.lineno, module)
+        raise NotMigrated(reason, (module, demand))
     more = ">" if asks_for_it else "=="
     return Replacement(CODE, module, test, f"{ACCELERATOR}.num_processes {more} 1", "asks the Accelerator", optional)
 
@@ -222,7 +220,7 @@ def _ends(statement: ast.stmt) -> bool:
 
 def _counts_gpus(module: Module, node: ast.expr) -> bool:
     """`torch.cuda.device_count()`, also as `max(1, ...)`, for machines that have none."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "max":
+    if is_call_of(node, "max"):
         rest = [part for part in node.args if not isinstance(part, ast.Constant)]
         return len(rest) == 1 and not node.keywords and _counts_gpus(module, rest[0])
     return isinstance(node, ast.Call) and module.qualified(node.func) == _COUNT
@@ -259,7 +257,7 @@ def _is_presence(module: Module, node: ast.expr) -> bool:
 
 def _as_number(module: Module, read: ast.expr) -> ast.expr:
     parent = module.parents[read]
-    is_int = isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "int"
+    is_int = is_call_of(parent, "int")
     return parent if is_int and isinstance(parent, ast.expr) else read
 
 
@@ -318,7 +316,7 @@ def _rank_options(modules: list[Module]) -> set[str]:
 
 def rank_option(call: ast.Call) -> str | None:
     """The option `--local_rank` that a call adds to a parser."""
-    if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
+    if calls_method(call, "add_argument"):
         for argument in call.args:
             if isinstance(argument, ast.Constant) and argument.value in ("--local_rank", "--local-rank"):
                 return str(argument.value)
@@ -327,10 +325,7 @@ def rank_option(call: ast.Call) -> str | None:
 
 def _in_option(module: Module, node: ast.AST) -> bool:
     """The default of `--local_rank`: read when there is one, and harmless when there is not."""
-    return any(
-        isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and parent.func.attr == "add_argument"
-        for parent in module.ancestors(node)
-    )
+    return any(calls_method(parent, "add_argument") for parent in module.ancestors(node))
 
 
 _ASKS_WHETHER = re.compile(r"is_initialized|is_dist_avail|is_available\(\)|distributed|use_ddp|world_size")

@@ -10,7 +10,7 @@ from accel_migrate.analysis.values.constructions import constructions
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import is_falsy, is_none, unparse, walk
+from accel_migrate.flow.nodes import calls_method, is_falsy, is_none, unparse, walk
 from accel_migrate.flow.scopes import Module, Variable
 
 CODE = "AM703"
@@ -34,7 +34,7 @@ def find_samplers(module: Module, staying: frozenset[ast.Call]) -> tuple[list[Re
         whole = parent if isinstance(parent, ast.IfExp) else call
         statement = module.parents[whole]
         if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-            raise NotMigrated("a DistributedSampler is made without a name of its own", call.lineno, module)
+            raise NotMigrated("a DistributedSampler is made without a name of its own", (module, call))
         if isinstance(whole, ast.IfExp):
             other = whole.orelse if whole.body is call else whole.body
             if not is_none(other):
@@ -43,7 +43,7 @@ def find_samplers(module: Module, staying: frozenset[ast.Call]) -> tuple[list[Re
                 continue
         variable = module.variable(statement.targets[0])
         if variable is None:  # `options["sampler"] = DistributedSampler(rows)`
-            raise NotMigrated("a DistributedSampler is made without a name of its own", call.lineno, module)
+            raise NotMigrated("a DistributedSampler is made without a name of its own", (module, call))
         choice = _choice(module, statement)
         if choice is not None:
             text = "\n".join(module.source.code(other) for other in choice.orelse)
@@ -91,7 +91,7 @@ def _plain(module: Module, sampler: ast.Call) -> str:
     drawn = said.get("shuffle") or (sampler.args[3] if len(sampler.args) > 3 else None)
     data = sampler.args[0] if sampler.args else said.get("dataset")
     if data is None or (drawn is not None and not isinstance(drawn, ast.Constant)):
-        raise NotMigrated("how a DistributedSampler draws is not visible to the analysis", sampler.lineno, module)
+        raise NotMigrated("how a DistributedSampler draws is not visible to the analysis", (module, sampler))
     kind = "SequentialSampler" if is_falsy(drawn) else "RandomSampler"
     return f"torch.utils.data.{kind}({module.source.code(data)})"
 
@@ -111,8 +111,7 @@ def _definitions(module: Module, variable: Variable, statement: ast.Assign) -> I
             raise NotMigrated(
                 f"`{variable.name}` is a DistributedSampler in one branch and another sampler in the other; keep the one "
                 "for a single process",
-                binding.statement.lineno,
-                module,
+                (module, binding.statement),
             )
         yield Replacement(CODE, module, binding.statement, None, _GOES)
 
@@ -130,7 +129,7 @@ def _uses(module: Module, variable: Variable, sampler: ast.Call) -> tuple[list[R
                 Replacement(CODE, module, statement, None, "a prepared loader reshuffles in each epoch")
             )
         elif not _asks_for_none(module, node):
-            raise NotMigrated(f"`{variable.name}` does more than shard a loader", node.lineno, module)
+            raise NotMigrated(f"`{variable.name}` does more than shard a loader", (module, node))
     return replacements, shared
 
 
@@ -149,7 +148,7 @@ def _asks_for_none(module: Module, node: ast.expr) -> bool:
 def _shared(module: Module, keyword: ast.keyword, sampler: ast.Call) -> Shared:
     loader = module.parents[keyword]
     if not isinstance(loader, ast.Call):
-        raise NotMigrated("a DistributedSampler is handed to something that is not a loader", sampler.lineno, module)
+        raise NotMigrated("a DistributedSampler is handed to something that is not a loader", (module, sampler))
     said = {k.arg: k.value for k in sampler.keywords}
     drawn = said.get("shuffle") or (sampler.args[3] if len(sampler.args) > 3 else None)
     value: str | None = module.source.code(drawn) if drawn is not None else "True"
@@ -163,8 +162,7 @@ def _shared(module: Module, keyword: ast.keyword, sampler: ast.Call) -> Shared:
     ):
         raise NotMigrated(
             "this loader is shuffled by its DistributedSampler, and on one process not at all; say `shuffle=` for both",
-            loader.lineno,
-            module,
+            (module, loader),
         )
     return Shared(module, loader, keyword, shuffle, value)
 
@@ -198,8 +196,7 @@ def epochs_told(
         elif gone.intersection(built):
             raise NotMigrated(
                 f"`{unparse(loader)}` has a DistributedSampler in one place only; give each loader its own name",
-                call.lineno,
-                module,
+                (module, call),
             )
         else:
             staying.append(call)
@@ -208,7 +205,7 @@ def epochs_told(
 
 def _told(call: ast.Call) -> ast.expr | None:
     """The loader of `loader.sampler.set_epoch(...)`, `loader.batch_sampler.sampler.set_epoch(...)`."""
-    if not isinstance(call.func, ast.Attribute) or call.func.attr != "set_epoch":
+    if not calls_method(call, "set_epoch"):
         return None
     owner = call.func.value
     while isinstance(owner, ast.Attribute) and owner.attr in ("sampler", "batch_sampler"):

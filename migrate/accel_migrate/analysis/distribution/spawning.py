@@ -13,7 +13,7 @@ from accel_migrate.analysis.distribution.workers import SPAWN
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Roles
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import positional_parameters, unparse
 from accel_migrate.flow.scopes import Function, Module, Variable
 
 CODE = "AM706"
@@ -32,18 +32,14 @@ def find_spawned(roles: Roles, graph: CallGraph, modules: list[Module], ranks: R
     said = dict(zip(("fn", "args", "nprocs", "join"), call.args)) | {k.arg: k.value for k in call.keywords}
     handed = said.get("args", ast.Tuple([], ast.Load()))
     if len(calls) > 1 or target is None or target.module is not module or not isinstance(handed, ast.Tuple):
-        raise NotMigrated(
-            "which function mp.spawn runs, and with what, is not visible to the analysis", call.lineno, module
-        )
+        raise NotMigrated("which function mp.spawn runs, and with what, is not visible to the analysis", (module, call))
     if not isinstance(module.parents[call], ast.Expr):
-        raise NotMigrated("what mp.spawn returns is used", call.lineno, module)
+        raise NotMigrated("what mp.spawn returns is used", (module, call))
     function = target.node
     assert not isinstance(function, ast.ClassDef)
-    parameters = [*function.args.posonlyargs, *function.args.args]
+    parameters = positional_parameters(function)
     if len(parameters) != len(handed.elts) + 1:
-        raise NotMigrated(
-            "mp.spawn hands over another number of arguments than its function takes", call.lineno, module
-        )
+        raise NotMigrated("mp.spawn hands over another number of arguments than its function takes", (module, call))
     spawned = _spawned(ranks, module, call, function, list(zip(parameters[1:], handed.elts)), said.get("nprocs"))
     sites = graph.sites.get(function, [])
     if not sites:
@@ -53,8 +49,7 @@ def find_spawned(roles: Roles, graph: CallGraph, modules: list[Module], ranks: R
         raise NotMigrated(
             f"{function.name}() is spawned and also called: the script chooses by itself how it is started; "
             "keep the call, and start it with `accel launch`",
-            call.lineno,
-            module,
+            (module, call),
         )
     return replace(spawned, choice=choice)
 
@@ -70,7 +65,7 @@ def _choice(spawned: Spawned, sites: list[tuple[Module, ast.Call]]) -> ast.If | 
     alone = all(len(body) == 1 and isinstance(body[0], ast.Expr) for body in bodies)
     if not alone or module.statement(call) is not choice.orelse[0] or call.keywords:
         return None
-    parameters = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+    parameters = [a.arg for a in positional_parameters(function)]
     lost = dict(spawned.lost)
     only = {"process_index": "0", "local_process_index": "0", "num_processes": "1", "local_num_processes": "1"}
     told = dict(zip(parameters, [unparse(argument) for argument in call.args]))
@@ -94,7 +89,7 @@ def _spawned(
     count: ast.expr | None,
 ) -> Spawned:
     scope = module.functions[function]
-    first = [*function.args.posonlyargs, *function.args.args][0].arg
+    first = positional_parameters(function)[0].arg
     lost = [(first, "process_index")]
     kept = []
     for parameter, argument in handed:
@@ -129,7 +124,7 @@ def _works_out_rank(ranks: Ranks) -> bool:
 def parameters_of(function: Function, lost: list[tuple[str, str]]) -> list[str]:
     """The parameters that stay."""
     gone = {name for name, _ in lost}
-    return [a.arg for a in (*function.args.posonlyargs, *function.args.args) if a.arg not in gone]
+    return [a.arg for a in positional_parameters(function) if a.arg not in gone]
 
 
 def _counted(module: Module, handed: list[ast.expr], parameters: list[str]) -> ast.Assign | None:
@@ -153,14 +148,13 @@ def world_counts(module: Module, spawned: Spawned | None) -> Iterator[Replacemen
             text = unparse(statement.targets[0])
             raise NotMigrated(
                 f"`{text}` counts GPUs before the processes are started, and this is worked out from it",
-                worked_out.lineno,
-                module,
+                (module, worked_out),
             )
         if statement is spawned.counted or _only_for(module, statement, spawned):
             yield Replacement(CODE, module, statement, None, "the launcher says how many processes there are")
         elif isinstance(statement.targets[0], ast.Attribute):
             text = unparse(statement.targets[0])
-            raise NotMigrated(f"`{text}` counts GPUs, and the spawned function reads it", statement.lineno, module)
+            raise NotMigrated(f"`{text}` counts GPUs, and the spawned function reads it", (module, statement))
 
 
 def _gpu_counts(module: Module) -> Iterator[tuple[ast.Call, ast.Assign]]:

@@ -15,7 +15,7 @@ from accel_migrate.analysis.distribution.replacements import Replacement
 from accel_migrate.analysis.moves.devices import SETTERS
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import positional_parameters, unparse
 from accel_migrate.flow.scopes import Function, Module, Variable
 from accel_migrate.flow.sequence import comes_first
 
@@ -145,7 +145,7 @@ def find_worker(roles: Roles, graph: CallGraph, modules: list[Module]) -> Worker
     call = sites[0][1]
     if not isinstance(handed, ast.Tuple) or choice.orelse != [module.statement(call)] or call.keywords:
         return None
-    parameters = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+    parameters = [a.arg for a in positional_parameters(function)]
     same = [unparse(a) for a in call.args[1:]] == [unparse(a) for a in handed.elts]
     if not same or len(parameters) != len(call.args) or not _only_counts(choice.body):
         return None

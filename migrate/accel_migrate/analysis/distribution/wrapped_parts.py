@@ -20,16 +20,14 @@ def check_wrappings(roles: Roles, wrappings: list[Wrapping]) -> None:
             raise NotMigrated(
                 f"`{part}`, a part of a model, is wrapped in {name} by itself, and more depends on that wrapper; `prepare` takes "
                 "whole models",
-                wrapping.call.lineno,
-                wrapping.module,
+                (wrapping.module, wrapping.call),
             )
         line = _conditional_prefix(wrapping)
         if line is not None:
             raise NotMigrated(
                 f"whether names of weights lose `module.` depends on the same condition as {name}, which goes; take the "
                 "prefix off whenever it is there",
-                line,
-                wrapping.module,
+                (wrapping.module, line),
             )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from accel_migrate.analysis.evaluation.figures import NotExact
 from accel_migrate.analysis.evaluation.results import is_set_above
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import is_call_of, unparse, walk
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Module
 from accel_migrate.flow.sequence import follows
@@ -99,7 +99,7 @@ def _enumerate(module: Module, loop: ast.For | ast.AsyncFor) -> ast.Call | None:
     """The call that counts the batches, in the loop's own line or where its bar is made."""
     for around in (loop.iter, *[b.value for b in wrapped(module, loop) if b.value is not None]):
         for call in (node for node in walk(around) if isinstance(node, ast.Call)):
-            if isinstance(call.func, ast.Name) and call.func.id == "enumerate":
+            if is_call_of(call, "enumerate"):
                 return call
     return None
 

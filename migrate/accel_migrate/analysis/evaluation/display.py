@@ -8,7 +8,7 @@ from accel_migrate.analysis.evaluation.figures import NotExact
 from accel_migrate.analysis.evaluation.showing import CLOCKS, READS, makes_display, only_shows, writes
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.roles import Roles
-from accel_migrate.flow.nodes import called_name, walk
+from accel_migrate.flow.nodes import all_arguments, called_name, calls_method, walk
 from accel_migrate.flow.reaching import reaching
 
 _BARS = {"set_description", "set_postfix", "set_postfix_str", "set_description_str"}
@@ -62,8 +62,8 @@ class Shown:
         if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
             return isinstance(statement, ast.Pass)
         call = statement.value
-        given = [*call.args, *[keyword.value for keyword in call.keywords]]
-        if isinstance(call.func, ast.Attribute) and call.func.attr == "update":
+        given = all_arguments(call)
+        if calls_method(call, "update"):
             return bool(given) and (all(self._is_time(part) for part in given) or self._is_bar(call.func.value))
         return self._shows(call) and all(self._only_reads(part) for part in given)
 

@@ -6,7 +6,7 @@ import ast
 
 from accel_migrate.analysis.evaluation.rows import Kind, Rows
 from accel_migrate.analysis.values.roles import Role, Roles, given_by
-from accel_migrate.flow.nodes import called_name, is_falsy, is_zero, unparse, walk
+from accel_migrate.flow.nodes import called_name, calls_method, is_call_of, is_falsy, is_zero, unparse, walk
 from accel_migrate.flow.scopes import Function, Module, Variable
 
 _MEAN_LOSSES = {
@@ -124,7 +124,7 @@ class Figures:
         if isinstance(node, ast.Name) and node.id in self.assigned:
             node = unwrapped(self.assigned[node.id])
         if isinstance(node, ast.Call):
-            if isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1:
+            if is_call_of(node, "len") and len(node.args) == 1:
                 return isinstance(node.args[0], ast.Name) and self.rows.kind(node.args[0]) is not Kind.MIXED
             if isinstance(node.func, ast.Attribute):
                 return (node.func.attr == "size" and len(node.args) == 1 and is_zero(node.args[0])) or (
@@ -146,7 +146,7 @@ class Figures:
             return self.is_sample_mean(self.assigned[node.id], depth + 1)
         if not isinstance(node, ast.Call):
             return False
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "mean" and not node.keywords:
+        if calls_method(node, "mean") and not node.keywords:
             over = node.args if self.module.qualified(node.func) else [node.func.value, *node.args]
             return len(over) == 1 and self.rows.kind(over[0]) is Kind.ROWS
         built = self._criteria(node)
@@ -205,11 +205,7 @@ class Figures:
         for variable in self._sources(self.module.variable(node.func)):
             for binding in variable.scope.module.bindings(variable):
                 value = binding.value
-                while (
-                    isinstance(value, ast.Call)
-                    and isinstance(value.func, ast.Attribute)
-                    and value.func.attr in ("to", "cuda")
-                ):
+                while calls_method(value, "to", "cuda"):
                     value = value.func.value
                 if isinstance(value, ast.Call):
                     found.append((variable.scope.module, value))
@@ -252,12 +248,7 @@ def unwrapped(node: ast.expr) -> ast.expr:
             node = node.func.value
         elif (isinstance(node, ast.Attribute) and node.attr == "data") or _is_first_of_data(node):
             node = node.value  # type: ignore[attr-defined]
-        elif (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id in ("float", "int")
-            and node.args
-        ):
+        elif is_call_of(node, "float", "int") and node.args:
             node = node.args[0]
         else:
             return node

@@ -28,20 +28,8 @@ _DRAWS = {
 _CHANGES = {"append", "extend", "add", "update", "insert", "pop", "setdefault", "remove", "clear", "write", "add_batch"}
 _STAYS = {"eval", "train", "parameters", "to", "cuda", "cpu", "state_dict", "zero_grad"}
 _OF_TENSORS = {
-    "expand",
-    "size",
-    "view",
-    "reshape",
-    "unsqueeze",
-    "to",
-    "cpu",
-    "cuda",
-    "item",
-    "repeat",
-    "t",
-    "float",
-    "dim",
-}
+    "expand", "size", "view", "reshape", "unsqueeze", "to", "cpu", "cuda", "item", "repeat", "t", "float", "dim",
+}  # fmt: skip
 _RANDOM = "it draws random numbers, and each process would draw others"
 
 

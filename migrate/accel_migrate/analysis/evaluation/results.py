@@ -9,7 +9,7 @@ from accel_migrate.analysis.evaluation.figures import NotExact
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Roles
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import is_call_of, unparse, walk
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Module, Variable
 from accel_migrate.flow.sequence import comes_first, follows
@@ -83,9 +83,7 @@ def divided_by_length(roles: Roles, graph: CallGraph, loader: Variable) -> tuple
 
 def is_length(node: ast.AST) -> bool:
     """`len(something)`."""
-    return (
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1
-    )
+    return is_call_of(node, "len") and len(node.args) == 1
 
 
 def check_joined(module: Module, loop: ast.For | ast.AsyncFor, collected: ast.expr) -> None:
@@ -102,6 +100,6 @@ def check_joined(module: Module, loop: ast.For | ast.AsyncFor, collected: ast.ex
         if isinstance(parent, ast.Starred):
             parent = module.parents[parent]
         name = parent.func.attr if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) else ""
-        flat = isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id in ("chain", "sum")
+        flat = is_call_of(parent, "chain", "sum")
         if not (name in _JOINS or (flat and len(parent.args) != 1)):  # type: ignore[attr-defined]
             raise NotExact(f"`{unparse(node)}` holds one entry for each batch", node)

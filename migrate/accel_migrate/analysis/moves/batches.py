@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from accel_migrate.analysis.values.loops import CallGraph, iterated_loader
 from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.flow.nodes import calls_method, is_call_of
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.tensor_types import is_cpu_type
@@ -18,7 +19,7 @@ _LEAVES_DEVICE = {"cpu", "numpy", "tolist", "item"}
 
 def casts_to_cpu(module: Module, call: ast.Call) -> bool:
     """`x.type(torch.LongTensor)`, also by a name or a text: the type names the CPU."""
-    if not isinstance(call.func, ast.Attribute) or call.func.attr != "type" or module.qualified(call.func) is not None:
+    if not calls_method(call, "type") or module.qualified(call.func) is not None:
         return False
     given = [*call.args[:1], *[keyword.value for keyword in call.keywords if keyword.arg == "dtype"]]
     return any(_is_cpu_type(module, kind) for kind in given)
@@ -106,21 +107,13 @@ class Batches:
             if counted and path[:1] == (0,):
                 return None  # the counter
             return self._read(module, loader)
-        if (
-            isinstance(iterated, ast.Call)
-            and isinstance(iterated.func, ast.Name)
-            and iterated.func.id in ("zip", "enumerate")
-        ):
+        if is_call_of(iterated, "zip", "enumerate"):
             if iterated.func.id == "zip" and path and path[0] < len(iterated.args):
                 return self._looped(module, iterated.args[path[0]], path[1:], depth)
             if iterated.func.id == "enumerate" and path[:1] == (1,) and iterated.args:
                 return self._looped(module, iterated.args[0], path[1:], depth)
             return None
-        if (
-            isinstance(iterated, ast.Call)
-            and isinstance(iterated.func, ast.Attribute)
-            and iterated.func.attr in ("items", "values")
-        ):
+        if calls_method(iterated, "items", "values"):
             if iterated.func.attr == "items" and path[:1] == (0,):
                 return None
             return self.loaders(module, iterated.func.value, depth + 1)

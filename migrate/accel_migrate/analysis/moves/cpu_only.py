@@ -19,7 +19,7 @@ from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import Built, NotMigrated, chain
 from accel_migrate.analysis.values.roles import Role, Roles, is_transparent
 from accel_migrate.analysis.values.unread import unread_batches
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import all_arguments, calls_method, unparse
 from accel_migrate.flow.scopes import Function, Module, Variable
 
 _MAKERS = {
@@ -123,7 +123,7 @@ def check_built_here(roles: Roles, graph: CallGraph, prepared: tuple[Built, ...]
             function = link.scope.node
             if handed and isinstance(function, ast.FunctionDef) and not graph.sites.get(function):
                 reason = f"`{link.name}` is handed to {function.name}() from outside the files given, on a device not visible"
-                raise NotMigrated(reason, function.lineno, link.scope.module)
+                raise NotMigrated(reason, (link.scope.module, function))
 
 
 def _tied(roles: Roles, module: Module, timing: Timing) -> list[int]:
@@ -175,7 +175,7 @@ def _makes(roles: Roles, module: Module, call: ast.Call) -> bool:
         return False
     moved = module.parents[module.parents[call]] if isinstance(module.parents[call], ast.Attribute) else None
     there = [k.value for k in call.keywords if k.arg == "device"]
-    if isinstance(moved, ast.Call) and isinstance(moved.func, ast.Attribute) and moved.func.attr == "to":
+    if calls_method(moved, "to"):
         there += moved.args[:1]
     return not any(where(roles, module, device) in Where.IN_PLACE for device in there)
 
@@ -230,7 +230,7 @@ def _methods(owner: ast.ClassDef) -> set[str]:
 
 
 def _reads_array(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" and not call.args
+    return calls_method(call, "numpy") and not call.args
 
 
 def _is_handed_on(module: Module, function: Function) -> bool:
@@ -248,7 +248,7 @@ def _is_for_others(roles: Roles, module: Module, call: ast.Call) -> bool:
     dotted = module.qualified(call.func) or ""
     if not dotted or dotted.startswith(_AT_HOME) or roles.target(module, call) is not None:
         return False
-    given = [*call.args, *[keyword.value for keyword in call.keywords]]
+    given = all_arguments(call)
     return any(_is_moved(roles, module, each) and not _is_number(module, each) for each in given)
 
 

@@ -15,7 +15,7 @@ from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import calls_method, unparse, walk
 from accel_migrate.flow.scopes import Module, Scope, Variable
 
 _NO_CUDA = "not torch.cuda.is_available()"
@@ -105,7 +105,7 @@ def is_left_behind(graph: CallGraph, move: Move, aliases: frozenset[Variable]) -
 
 def _is_moved(value: ast.Call) -> bool:
     """`criterion.cuda()`, which gives back what it moved."""
-    return isinstance(value.func, ast.Attribute) and value.func.attr in ("cuda", "to")
+    return calls_method(value, "cuda", "to")
 
 
 def _is_empty_loss(module: Module, value: ast.Call) -> bool:

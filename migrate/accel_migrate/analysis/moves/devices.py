@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from accel_migrate.analysis.values.origins import Where, is_options, of_variable, where
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import is_none, unparse, walk
+from accel_migrate.flow.nodes import calls_method, is_none, unparse, walk
 from accel_migrate.flow.once import once
 from accel_migrate.flow.scopes import Binding, Module, Scope, Variable
 
@@ -98,8 +98,7 @@ def _model_goes_to(roles: Roles, variable: Variable) -> bool:
     """Whether a model is moved to what a variable holds: then the CPU is what the script trains on."""
     module = variable.scope.module
     return any(
-        isinstance(call.func, ast.Attribute)
-        and call.func.attr == "to"
+        calls_method(call, "to")
         and any(module.variable(argument) == variable for argument in call.args)
         and bool(roles.role(module, call.func.value) & Role.MODEL)
         for call in module.calls
@@ -245,8 +244,7 @@ def check_later(definition: DeviceDefinition) -> None:
         if not known or not (same or refines):
             raise NotMigrated(
                 f"`{definition.variable.name}` is set to several devices, and only one can be the Accelerator's",
-                statement.lineno,
-                module,
+                (module, statement),
             )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.flow.nodes import all_arguments
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Module
 
@@ -28,7 +29,7 @@ def holds_no_tensors(roles: Roles, module: Module, node: ast.expr) -> bool:
         built = bindings[0].value
     if not isinstance(built, ast.Call):
         return False
-    handed = [*built.args, *[keyword.value for keyword in built.keywords]]
+    handed = all_arguments(built)
     target = roles.target(module, built)
     return target is not None and all(isinstance(each, ast.Constant) for each in handed) and _is_empty(roles, target)
 
@@ -60,7 +61,7 @@ def _is_plain(module: Module, value: ast.expr) -> bool:
     """A number, what __init__ is handed, or a layer of torch without weights."""
     if isinstance(value, ast.Call):
         dotted = module.qualified(value.func) or ""
-        handed = [*value.args, *[keyword.value for keyword in value.keywords]]
+        handed = all_arguments(value)
         return dotted.removeprefix("torch.nn.") in _EMPTY and all(_is_plain(module, each) for each in handed)
     if isinstance(value, ast.Name):
         function = module.scope(value).function

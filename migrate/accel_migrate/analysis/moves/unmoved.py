@@ -14,7 +14,7 @@ from accel_migrate.analysis.moves.batches import casts_to_cpu
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
-from accel_migrate.flow.nodes import called_name, unparse, walk
+from accel_migrate.flow.nodes import all_arguments, called_name, unparse, walk
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.torch_api import RESHAPES, is_reshaping
@@ -57,8 +57,7 @@ class Members:
         if read is not None:
             raise NotMigrated(
                 f"`{unparse(read)}` is moved by DataParallel, which goes; move it to the device first",
-                loop.statement.lineno,
-                loop.module,
+                (loop.module, loop.statement),
             )
 
     def _first(
@@ -141,7 +140,7 @@ class Members:
 
     def _stays_there(self, module: Module, call: ast.Call, method: str) -> bool:
         """Whether a method of a tensor gives on any device what it gives on the CPU: nothing from elsewhere meets it."""
-        given = [*call.args, *[keyword.value for keyword in call.keywords]]
+        given = all_arguments(call)
         if method in _DRAWS or method == "numpy":
             return False
         return method in _RESHAPES or all(

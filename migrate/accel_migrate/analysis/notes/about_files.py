@@ -6,7 +6,7 @@ import ast
 
 from accel_migrate.analysis.storage.files import makes_folder, writes
 from accel_migrate.flow.file_calls import ASKING, READERS
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import is_call_of, unparse
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Function, Module
 
@@ -72,7 +72,7 @@ def _is_elif(module: Module, statement: ast.If) -> bool:
 def _reads(module: Module, node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return False
-    opens = isinstance(node.func, ast.Name) and node.func.id == "open" and not writes(module, node)
+    opens = is_call_of(node, "open") and not writes(module, node)
     return opens or _name(node) in ASKING or module.qualified(node.func) in READERS
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Set
 from accel_migrate.analysis.evaluation.results import is_length
 from accel_migrate.analysis.notes.counts import Counted, Counts, counts_in
 from accel_migrate.analysis.trainings.training import Script, Training
-from accel_migrate.flow.nodes import called_name
+from accel_migrate.flow.nodes import called_name, calls_method
 from accel_migrate.flow.scopes import Module, Variable
 
 _SHOWS = re.compile(
@@ -78,7 +78,7 @@ def _filled(module: Module, around: ast.AST) -> set[Variable]:
     """Lists from before a loop to which each round appends one thing: their length numbers the batches."""
     found: set[Variable] = set()
     for call in module.walk(around, ast.Call):
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "append":
+        if calls_method(call, "append"):
             variable, statement = module.variable(call.func.value), module.parents[call]
             each_round = module.parents[statement] is around and isinstance(statement, ast.Expr)
             if variable is not None and each_round:

@@ -16,6 +16,7 @@ from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.numbers import Numbers, numbers_of_data
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.nodes import all_arguments, calls_method
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Module, Variable
 
@@ -59,7 +60,7 @@ class Counts:
             computes = (module.qualified(node.func) or "").partition(".")[0] in ("math", "numpy")  # `np.log(2)`
             if (name in _PASSES or computes) and node.args:
                 return self._either(self.counted(module, part, depth + 1) for part in node.args)
-            sized = isinstance(node.func, ast.Attribute) and node.func.attr in ("size", "numel", "sum", "item")
+            sized = calls_method(node, "size", "numel", "sum", "item")
             return Counted.SHARE if sized or self.local.is_local(module, node) else Counted.UNKNOWN
         if isinstance(node, ast.Subscript):
             return self._entry(module, node)
@@ -117,7 +118,7 @@ class Counts:
         own = set(chain(self.roles, self.graph, data))
         for loader in self.shared:
             for module, call in constructions(self.roles, loader, Role.LOADER):
-                for part in (*call.args, *[keyword.value for keyword in call.keywords]):
+                for part in all_arguments(call):
                     for node in module.walk(part):
                         variable = module.variable(node)
                         if variable is not None and not own.isdisjoint(chain(self.roles, self.graph, variable)):

@@ -19,7 +19,7 @@ from accel_migrate.analysis.storage.files import (
 )
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.imported import loaded_with
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import is_call_of, unparse
 from accel_migrate.flow.scopes import Module
 
 ASKING = {
@@ -88,11 +88,7 @@ def asks(module: Module, call: ast.Call) -> bool:
     """`input()` and the like, which of N processes only the one that has the terminal is answered."""
     if module.qualified(call.func) in ASKING:
         return True
-    return (
-        isinstance(call.func, ast.Name)
-        and call.func.id in ("input", "breakpoint")
-        and module.resolve(call.func.id, module.scope(call)) is None
-    )
+    return is_call_of(call, "input", "breakpoint") and module.resolve(call.func.id, module.scope(call)) is None
 
 
 def caught_by(script: Script, module: Module, call: ast.Call) -> tuple[Module, ast.ExceptHandler] | None:
@@ -133,8 +129,7 @@ def shows(module: Module, call: ast.Call) -> bool:
     if module.qualified(call.func) in ("sys.stdout.write", "sys.stderr.write", "pprint.pprint", "pprint.pp"):
         return True
     return (
-        isinstance(call.func, ast.Name)
-        and call.func.id == "print"
+        is_call_of(call, "print")
         and module.resolve("print", module.scope(call)) is None
         and all(_is_terminal(module, keyword.value) for keyword in call.keywords if keyword.arg == "file")
     )

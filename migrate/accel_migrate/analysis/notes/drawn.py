@@ -20,7 +20,7 @@ from accel_migrate.analysis.values.numbers import data_of
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.analysis.values.unread import is_unseen
-from accel_migrate.flow.nodes import is_falsy, unparse
+from accel_migrate.flow.nodes import calls_method, is_falsy, unparse
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Function, Module, Variable
@@ -91,7 +91,7 @@ def _library(module: Module, call: ast.Call) -> str | None:
 
 def _samples(module: Module, call: ast.Call) -> bool:
     """`Uniform(-1, 1).sample((4,))`, by a name or as it is made."""
-    if not isinstance(call.func, ast.Attribute) or call.func.attr not in ("sample", "rsample"):
+    if not calls_method(call, "sample", "rsample"):
         return False
     made = call.func.value
     variable = module.variable(made) if isinstance(made, ast.Name | ast.Attribute) else None

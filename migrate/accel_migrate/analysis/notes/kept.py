@@ -18,7 +18,7 @@ from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.loss_path import LossPath
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import children
+from accel_migrate.flow.nodes import all_arguments, calls_method, children
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.reaching import reaching
@@ -161,7 +161,7 @@ class _Writes:
 
     def _applied(self, module: Module, node: ast.AST) -> tuple[ast.expr | None, list[ast.expr]] | None:
         """`Bank.apply(x, self.memory)`, where a method of that autograd.Function changes its `memory` in place."""
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "apply"):
+        if not (calls_method(node, "apply")):
             return None
         owner = self.roles.project.definition(module, node.func.value)
         forward = self.roles.project.method(owner, "forward") if owner is not None else None
@@ -271,7 +271,7 @@ def _changed(module: Module, node: ast.AST) -> tuple[ast.expr | None, list[ast.e
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and module.qualified(node.func) is None:
         name = node.func.attr
         if name in GROWS or (name.endswith("_") and not name.endswith("__")):
-            return _root(node.func.value), [*node.args, *[keyword.value for keyword in node.keywords]]
+            return _root(node.func.value), all_arguments(node)
     return None, []
 
 
@@ -317,9 +317,7 @@ def _parts(node: ast.AST) -> Iterator[ast.AST]:
 
 def _is_buffer(module: Module, owner: ast.ClassDef, name: str) -> bool:
     return any(
-        isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Attribute)
-        and call.func.attr == "register_buffer"
+        calls_method(call, "register_buffer")
         and bool(call.args)
         and isinstance(call.args[0], ast.Constant)
         and call.args[0].value == name

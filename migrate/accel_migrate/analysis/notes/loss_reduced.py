@@ -32,7 +32,7 @@ from accel_migrate.analysis.values.constructions import all_constructions, paddi
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import is_none, unparse, walk
+from accel_migrate.flow.nodes import all_arguments, calls_method, is_call_of, is_none, unparse, walk
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Definition, default_of
 from accel_migrate.flow.reaching import reaching
@@ -187,7 +187,7 @@ class _Search:
             return bool(bound) and all(value is not None and self._is_size(module, value) for value in bound)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
             return self._is_size(module, node.left) or self._is_size(module, node.right)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("float", "int"):
+        if is_call_of(node, "float", "int"):
             return bool(node.args) and self._is_size(module, node.args[0])
         text = unparse(node)
         return text.endswith((".size(0)", ".shape[0]", ".size()[0]", ".numel()")) or text.startswith("len(")
@@ -248,11 +248,7 @@ class _Search:
         """Whether the script itself lists what a loop goes through, so that the parts are of the kind of the whole."""
         if isinstance(node, ast.List | ast.ListComp | ast.Dict | ast.DictComp):
             return True
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in ("values", "items")
-        ):
+        if calls_method(node, "values", "items"):
             node = node.func.value
         target = self.roles.target(module, node) if isinstance(node, ast.Call) else None
         if target is not None and depth < _DEPTH:
@@ -342,7 +338,7 @@ class _Search:
 
     def _rated(self, module: Module, found: Reduced, node: ast.Call) -> Reduced:
         """A loss of torch over what it is given: a mean over samples where that has a row for each of them."""
-        given = [*node.args, *[keyword.value for keyword in node.keywords]]
+        given = all_arguments(node)
         picked = [one for each in given if (one := self._picked(module, each)) is not None]
         picked = [one for one in picked if not self._is_made_once(module, one)]
         keys = [unparse(one.slice) for one in picked]
@@ -489,9 +485,7 @@ class _Search:
             return next(
                 (found for v in bound if v is not None and (found := self._chosen(module, v)) is not None), None
             )
-        selects = (
-            isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "masked_select"
-        )
+        selects = calls_method(node, "masked_select")
         return node if selects or (isinstance(node, ast.Subscript) and self._is_mask(module, node.slice)) else None
 
     def _picked(self, module: Module, node: ast.expr, depth: int = 0) -> ast.Subscript | None:

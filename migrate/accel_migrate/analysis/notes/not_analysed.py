@@ -14,7 +14,7 @@ from accel_migrate.analysis.notes.unseen import Unseen
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.imported import brought_by
 from accel_migrate.analysis.values.unread import is_unseen
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import is_call_of, unparse
 from accel_migrate.flow.scopes import Module
 
 
@@ -57,7 +57,7 @@ def _runs(module: Module, node: ast.expr) -> bool:
     if isinstance(parent, ast.keyword):
         return isinstance(node, ast.Name)
     if isinstance(parent, ast.Call):
-        asked = isinstance(parent.func, ast.Name) and parent.func.id in ("isinstance", "issubclass")
+        asked = is_call_of(parent, "isinstance", "issubclass")
         raised = isinstance(module.parents[parent], ast.Raise)
         return not asked and not raised and (parent.func is node or isinstance(node, ast.Name))
     return isinstance(parent, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)

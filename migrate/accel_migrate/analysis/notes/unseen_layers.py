@@ -16,7 +16,7 @@ from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.made_of import built_by, made_of
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.libraries import is_library
-from accel_migrate.flow.nodes import called_name, unparse
+from accel_migrate.flow.nodes import called_name, positional_parameters, unparse
 from accel_migrate.flow.program import Definition, default_of
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.torch_api import itself
@@ -139,7 +139,7 @@ def _is_own(variable: Variable) -> bool:
     method, parent = variable.scope.node, variable.scope.module.parents.get(variable.scope.node)
     if not isinstance(method, ast.FunctionDef) or not isinstance(parent, ast.ClassDef):
         return False
-    first = [*method.args.posonlyargs, *method.args.args][:1]
+    first = positional_parameters(method)[:1]
     is_static = any(getattr(each, "id", "") == "staticmethod" for each in method.decorator_list)
     return not is_static and [each.arg for each in first] == [variable.name]
 

@@ -16,21 +16,14 @@ from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.analysis.values.unread import is_unseen
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import keyword_value, unparse
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Module
 
 _LOADERS = ("torch.utils.data.DataLoader", "torch_geometric.", "dgl.")
 _INDEXED = (
-    "torchvision.",
-    "torchaudio.datasets.",
-    "torch.",
-    "numpy.",
-    "torch_geometric.",
-    "dgl.",
-    "sklearn.",
-    "datasets.",
-)
+    "torchvision.", "torchaudio.datasets.", "torch.", "numpy.", "torch_geometric.", "dgl.", "sklearn.", "datasets.",
+)  # fmt: skip
 _CONTAINERS = (ast.List, ast.Tuple, ast.ListComp)
 
 
@@ -65,7 +58,7 @@ def _says_order(module: Module, call: ast.Call) -> bool:
 
 
 def _is_indexed(script: Script, module: Module, call: ast.Call) -> bool:
-    data = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "dataset"), None)
+    data = call.args[0] if call.args else keyword_value(call, "dataset")
     return data is not None and _all_indexed(script, module, data)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.roles import Role
+from accel_migrate.flow.nodes import is_call_of
 from accel_migrate.flow.scopes import Binding, Module
 
 _YIELD = ("parameters", "named_parameters")
@@ -44,7 +45,7 @@ class _Weights:
 
     def are_mixed(self, call: ast.Call) -> bool:
         """`zip(model.parameters(), average.parameters())` of one model that is prepared and one that is not."""
-        if not isinstance(call.func, ast.Name) or call.func.id != "zip":
+        if not is_call_of(call, "zip"):
             return False
         yields = [part for part in call.args if isinstance(part, ast.Call) and _attribute(part.func) in _YIELD]
         return {self._is_prepared(part.func.value) for part in yields} == {True, False}  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from accel_migrate.analysis.notes.elsewhere import done_by_all
 from accel_migrate.analysis.storage.files import Written, downloads, runs_model
 from accel_migrate.analysis.storage.read_back import reader
 from accel_migrate.analysis.trainings.training import Script, Training
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import calls_method, unparse, walk
 from accel_migrate.flow.once import once
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Module
@@ -176,11 +176,7 @@ def concerns(script: Script, training: Training, module: Module, statement: ast.
 
 def _saves_model(training: Training, module: Module, statement: ast.stmt) -> bool:
     call = statement.value if isinstance(statement, ast.Expr) else None
-    if (
-        not isinstance(call, ast.Call)
-        or not isinstance(call.func, ast.Attribute)
-        or call.func.attr != "save_pretrained"
-    ):
+    if not isinstance(call, ast.Call) or not calls_method(call, "save_pretrained"):
         return False
     return training.timing.after_prepare(module, call) and training.holds(module.variable(call.func.value))
 

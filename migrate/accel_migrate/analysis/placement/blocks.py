@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from accel_migrate.flow.nodes import all_arguments
 from accel_migrate.flow.scopes import Module, Variable
 
 _AFFECTS = {
@@ -14,20 +15,8 @@ _AFFECTS = {
     "append", "extend", "insert",
 }  # fmt: skip
 _READS = {
-    "len",
-    "print",
-    "tqdm",
-    "isinstance",
-    "type",
-    "str",
-    "id",
-    "enumerate",
-    "iter",
-    "next",
-    "watch",
-    "summary",
-    "sum",
-}
+    "len", "print", "tqdm", "isinstance", "type", "str", "id", "enumerate", "iter", "next", "watch", "summary", "sum",
+}  # fmt: skip
 
 
 def member(module: Module, statement: ast.AST, block: list[ast.stmt]) -> ast.stmt | None:
@@ -88,7 +77,7 @@ def _changes(module: Module, node: ast.AST, variables: set[Variable]) -> bool:
             return name in _AFFECTS or name.startswith("register_") or name.endswith("_")  # `model.bias.data.zero_()`
         case ast.Call(func=function):
             name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-            given = (*node.args, *[keyword.value for keyword in node.keywords])
+            given = all_arguments(node)
             if (module.qualified(function) or "").startswith("torch.nn."):  # `nn.init.zeros_(model[0].weight)`
                 return any(_is_part(module, argument, variables) for argument in given)
             return name not in _READS and any(module.variable(argument) in variables for argument in given)

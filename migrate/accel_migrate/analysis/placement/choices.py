@@ -14,7 +14,7 @@ from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.main_guard import asks_for_name
-from accel_migrate.flow.nodes import is_none, unparse, walk
+from accel_migrate.flow.nodes import calls_method, is_call_of, is_none, unparse, walk
 from accel_migrate.flow.points import ends
 from accel_migrate.flow.scopes import Module, Scope, Variable
 
@@ -92,8 +92,7 @@ def _with_inline_wishes(creation: Scope, moves: list[Move], choice: Choice, deci
             raise NotMigrated(
                 f"`{move.module.source.code(move.device)}` chooses a device by a condition of its own, and the "
                 "Accelerator has one device",
-                move.call.lineno,
-                move.module,
+                (move.module, move.call),
             )
     return choice
 
@@ -161,7 +160,7 @@ def below_definition(device: DeviceDefinition) -> ast.stmt:
         i for i, item in enumerate(block) if any(s in module.walk(item) for s in (device.statement, *device.later))
     )
     if last + 1 == len(block):
-        raise NotMigrated("nothing follows the choice of the device in its block", device.statement.lineno, module)
+        raise NotMigrated("nothing follows the choice of the device in its block", (module, device.statement))
     return block[last + 1]
 
 
@@ -189,12 +188,12 @@ def _inline_choice(
     second = found[numbered[-1]]
     if len(found) > 1 or decided:
         raise NotMigrated(
-            f"`{numbered[-1]}` is a second device, and the Accelerator has one", second.call.lineno, second.module
+            f"`{numbered[-1]}` is a second device, and the Accelerator has one", (second.module, second.call)
         )
     names = [node for node in walk(second.device or second.call) if isinstance(node, ast.Name)]
     if any(creation.module.resolve(n.id, creation) != second.module.variable(n) for n in names):
         raise NotMigrated(
-            f"`{numbered[0]}` is not known where the Accelerator is created", second.call.lineno, second.module
+            f"`{numbered[0]}` is not known where the Accelerator is created", (second.module, second.call)
         )
     return numbered[0]
 
@@ -211,7 +210,7 @@ def is_gpu_number(roles: Roles, module: Module, node: ast.expr, depth: int = 3) 
 
 
 def _adds_option(call: ast.Call, name: str) -> bool:
-    if not isinstance(call.func, ast.Attribute) or call.func.attr != "add_argument":
+    if not calls_method(call, "add_argument"):
         return False
     flags = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
     said = [k.value.value for k in call.keywords if k.arg == "dest" and isinstance(k.value, ast.Constant)]
@@ -293,7 +292,7 @@ def _wish_after(
         elif (value := set_by(module, statement, device)) is not None:
             wish = _wish_of_value(module, value, kind)
         elif any(module.holds(statement, binding.statement) for binding in module.bindings(device)):
-            raise NotMigrated("the device is chosen inside a block that is not an `if`", statement.lineno, module)
+            raise NotMigrated("the device is chosen inside a block that is not an `if`", (module, statement))
     return wish
 
 
@@ -317,9 +316,7 @@ def guard_wish(roles: Roles, scope: Scope, moves: list[Move], distribution: Dist
     models = [move for move in moves if roles.role(move.module, move.receiver) & Role.MODEL]
     for move in models or moves:
         module = move.module
-        names_none = move.device is None or (
-            isinstance(move.call.func, ast.Attribute) and move.call.func.attr == "cuda"
-        )
+        names_none = move.device is None or (calls_method(move.call, "cuda"))
         guard = _guard(module, move.call)
         if names_none and module is scope.module and _is_asked_in(scope, module.scope(move.call), guard):
             found.setdefault(text_of(negated(guard)), move.call)
@@ -367,7 +364,7 @@ def simplified(module: Module, test: ast.expr, kind: str | None, depth: int = 0)
         unparse(test.func).endswith(_AVAILABLE) or unparse(test).startswith("hasattr(torch")
     ):
         return _is_there(test, kind)
-    if isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id == "bool" and test.args:
+    if is_call_of(test, "bool") and test.args:
         return simplified(module, test.args[0], kind, depth)
     if isinstance(test, ast.Attribute) and test.attr == "is_available":
         return True  # the call is forgotten, and the script always takes the GPU
@@ -415,13 +412,8 @@ def _either(left: bool | ast.expr, right: bool | ast.expr) -> bool | ast.expr:
 
 
 _OPPOSITE = {
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-}
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip
 
 
 def negated(test: bool | ast.expr) -> bool | ast.expr:

@@ -32,28 +32,13 @@ _ANYWHERE = {
 }  # fmt: skip
 # Functions that only look at what they are handed, or change it in its place.
 _LOOKS = {
-    "print",
-    "len",
-    "isinstance",
-    "type",
-    "str",
-    "repr",
-    "id",
-    "hasattr",
-    "sum",
-    "list",
-    "enumerate",
-    "filter",
+    "print", "len", "isinstance", "type", "str", "repr", "id", "hasattr", "sum", "list", "enumerate", "filter",
     "callable",
-}
+}  # fmt: skip
 _LOOKS_DOTTED = (
-    "torch.nn.init.zeros_",
-    "torch.nn.init.ones_",
-    "torch.nn.init.constant_",
-    "torch.nn.utils.",
-    "wandb.watch",
+    "torch.nn.init.zeros_", "torch.nn.init.ones_", "torch.nn.init.constant_", "torch.nn.utils.", "wandb.watch",
     "logging.",
-)
+)  # fmt: skip
 _DRAWS = re.compile(
     r"(xavier|kaiming|glorot|he|trunc|orthogonal|normal|uniform|random|bernoulli|sparse|exponential)\w*_$"
 )

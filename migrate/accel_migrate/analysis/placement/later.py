@@ -77,8 +77,7 @@ class LaterFinder:
                 raise NotMigrated(
                     f"`{thing.text}` is {self._how(thing)} inside of what begins in line {self.block[index].lineno}, with the "
                     "loop that needs it, and not all that is to be prepared is built or used in there alone",
-                    binding.statement.lineno,
-                    self.module,
+                    (self.module, binding.statement),
                 )
             raise self._too_late(index, thing)
 
@@ -113,7 +112,7 @@ class LaterFinder:
         last = max(index for index, _, _ in fresh)
         limit = min(use, first_made(module, block, self.made_of, before + 1))
         if last >= limit:
-            raise NotMigrated(TAKEN_UP, block[limit].lineno, module)
+            raise NotMigrated(TAKEN_UP, (module, block[limit]))
         variables = {thing.variable for _, thing, _ in fresh}
         last = max([last, *[index for index in range(last + 1, limit) if affects(module, block[index], variables)]])
         return block[end_of_paragraph(module, block, last, limit, variables)]
@@ -126,8 +125,7 @@ class LaterFinder:
             if variable in self.models & self.done:
                 raise NotMigrated(
                     f"`{thing.text}` is trained later and made of `{variable.name}`, which has been prepared by then",
-                    binding.statement.lineno,
-                    self.module,
+                    (self.module, binding.statement),
                 )
 
     def _may_update(self, optimizer: Binding, model: Variable) -> bool:
@@ -148,5 +146,5 @@ class LaterFinder:
 
     def _too_late(self, index: int, thing: Built) -> NotMigrated:
         return NotMigrated(
-            f"`{thing.text}` is {self._how(thing)} after {self.begun} has begun", self.block[index].lineno, self.module
+            f"`{thing.text}` is {self._how(thing)} after {self.begun} has begun", (self.module, self.block[index])
         )

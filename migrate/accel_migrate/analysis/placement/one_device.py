@@ -18,7 +18,7 @@ from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.idle import Unit, unit_of
 from accel_migrate.flow.main_guard import under_main
-from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.nodes import calls_method, walk
 from accel_migrate.flow.scopes import Function, Module, Variable
 
 _RIGHT = Where.CPU | Where.IN_PLACE | Where.GPU
@@ -58,7 +58,7 @@ class Tied:
                     advice = 'name it without its number, as "cuda"' if numbered else _ADVICE
                     name = module.source.code(node)
                     raise NotMigrated(
-                        f"`{name}` may name another device than the Accelerator's; {advice}", node.lineno, module
+                        f"`{name}` may name another device than the Accelerator's; {advice}", (module, node)
                     )
 
     def _is_unknown(self, module: Module, node: ast.expr) -> bool:
@@ -158,7 +158,7 @@ def _devices(roles: Roles, module: Module) -> Iterator[ast.expr]:
             yield move.device
     for call in module.calls:
         for keyword in call.keywords:
-            moves = isinstance(call.func, ast.Attribute) and call.func.attr == "to"
+            moves = calls_method(call, "to")
             if keyword.arg == "device" and not moves and not _takes_device(roles, module, call):
                 yield keyword.value
 

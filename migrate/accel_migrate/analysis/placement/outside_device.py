@@ -14,7 +14,7 @@ from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Roles
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import calls_method, unparse
 from accel_migrate.flow.scopes import Module, Scope, Variable
 
 
@@ -66,7 +66,7 @@ def find_outside_device(
 
 def is_number(move: Move) -> bool:
     """`.cuda(args.gpu)`: the number of a GPU, which stays one for whatever else reads it."""
-    return isinstance(move.call.func, ast.Attribute) and move.call.func.attr == "cuda"
+    return calls_method(move.call, "cuda")
 
 
 def is_told(distribution: Distribution, variable: Variable) -> bool:
@@ -153,7 +153,7 @@ def _asks_for_kind(module: Module, read: ast.expr) -> bool:
         kinds = [made for made in kinds if isinstance(made, ast.Call)]  # no device is equal to a text, as before
     if kinds and asked is written:
         message = f"`{unparse(asked)}` is asked of a device that has a number from now on; ask for its type"
-        raise NotMigrated(message, read.lineno, module)
+        raise NotMigrated(message, (module, read))
     return bool(kinds)
 
 
@@ -163,8 +163,7 @@ def _check_numbers(device: Variable, reads: Iterable[tuple[Module, ast.expr]]) -
         if not _survives_number(module, node):
             raise NotMigrated(
                 f"`{device.name}` is compared with the name of a device, which may have a number from now on",
-                node.lineno,
-                module,
+                (module, node),
             )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.flow.nodes import calls_method, is_call_of
 from accel_migrate.flow.once import once
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.sequence import may_follow
@@ -66,10 +67,10 @@ def named_gpus(module: Module, node: ast.AST) -> ast.expr | None:
 
 def _sets_any_name(module: Module, node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Name) and node.func.id in ("exec", "setattr") and node.args:
+        if is_call_of(node, "exec", "setattr") and node.args:
             known = module.resolve(node.func.id, module.scope(node)) is not None
             return not known and not (node.func.id == "setattr" and _is_instance(module, node.args[0]))
-        changes = isinstance(node.func, ast.Attribute) and node.func.attr == "update"
+        changes = calls_method(node, "update")
         return changes and isinstance(node.func, ast.Attribute) and _is_namespace(module, node.func.value)
     targets = node.targets if isinstance(node, ast.Assign) else []
     return any(isinstance(target, ast.Subscript) and _is_namespace(module, target.value) for target in targets)

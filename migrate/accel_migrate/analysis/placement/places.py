@@ -10,7 +10,7 @@ from accel_migrate.analysis.placement.later import TAKEN_UP, LaterFinder
 from accel_migrate.analysis.values.containers import is_looped
 from accel_migrate.analysis.values.provenance import Built, Home, Later, NotMigrated, Place, is_given_back
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import calls_method, unparse
 from accel_migrate.flow.points import ends
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
 from accel_migrate.flow.sequence import follows
@@ -53,7 +53,7 @@ def find_place(
     statements = [binding.statement for _, binding in bindings]
     body: list[ast.stmt] = home.node.body  # type: ignore[attr-defined]
     if not statements and at.method is None:
-        raise NotMigrated(NOT_BUILT, body[0].lineno if body else 1, module)
+        raise NotMigrated(NOT_BUILT, (module, body[0] if body else module.tree))
     block = _common_block(module, body, [*statements, *uses[:1]])
     while (inner := _begun_inside(module, block, bindings, uses)) is not None:
         block = inner
@@ -67,7 +67,7 @@ def find_place(
         last = max((index for index in built if index < first), default=-1)
     limit = min(first if first is not None else len(block), first_made(module, block, made_of))
     if last >= limit:
-        raise NotMigrated(TAKEN_UP, block[limit].lineno, module)
+        raise NotMigrated(TAKEN_UP, (module, block[limit]))
     for index in range(last + 1, limit):
         if affects(module, block[index], variables):
             last = index
@@ -78,11 +78,10 @@ def find_place(
             raise NotMigrated(
                 f"{getattr(home.node, 'name', 'the method')}() begins with the training loop, and `prepare` stands below a "
                 "statement; take what is trained by a name of its own above the loop",
-                block[0].lineno,
-                module,
+                (module, block[0]),
             )
         # A function that is handed everything may run once for each epoch: prepare belongs where it is built.
-        raise NotMigrated(NOT_BUILT, block[0].lineno, module)
+        raise NotMigrated(NOT_BUILT, (module, block[0]))
     _check_looped(module, objects, block[last])
     last = end_of_paragraph(module, block, last, limit, variables)
     apart = tuple(_conditional(module, block, bindings))
@@ -101,8 +100,7 @@ def _check_built_before(at: Home, bindings: list[tuple[Built, Binding]], running
         if function in running and function is not at.frame.node:
             raise NotMigrated(
                 f"`{thing.text}` is built after the training has begun, in {function.name}()",  # type: ignore[union-attr]
-                binding.statement.lineno,
-                module,
+                (module, binding.statement),
             )
 
 
@@ -188,8 +186,7 @@ def _check_looped(module: Module, objects: list[Built], after: ast.stmt) -> None
                 raise NotMigrated(
                     f"`{thing.variable.name}` is bound by the loop in line {binding.statement.lineno}, so it cannot be "
                     "prepared before",
-                    binding.statement.lineno,
-                    module,
+                    (module, binding.statement),
                 )
 
 
@@ -252,7 +249,7 @@ def _place_in_class(
     last = max(order[id(member(module, s, block))] for s in statements)
     limit = first_made(module, block, made_of)
     if last >= limit:
-        raise NotMigrated(TAKEN_UP, block[limit].lineno, module)
+        raise NotMigrated(TAKEN_UP, (module, block[limit]))
     for index in range(last + 1, limit):
         statement = block[index]
         if affects(module, statement, variables) or _reads_loader(module, statement):
@@ -266,8 +263,7 @@ def _base_set_up(module: Module, home: Scope) -> ast.stmt:
     for call in module.calls:
         if (
             module.scope(call).owner_class is home
-            and isinstance(call.func, ast.Attribute)
-            and call.func.attr == "__init__"
+            and calls_method(call, "__init__")
             and isinstance(call.func.value, ast.Call)
         ):
             return module.statement(call)

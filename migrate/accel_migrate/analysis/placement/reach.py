@@ -11,7 +11,7 @@ from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.main_guard import under_main
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import positional_parameters, unparse
 from accel_migrate.flow.program import Definition, default_of
 from accel_migrate.flow.scopes import Function, Module, Scope, Variable
 
@@ -138,7 +138,7 @@ class ReachFinder:
                 raise _unnamed(self.roles, extended, called) or _too_far_out(extended, module, *far)
             sites = graph.sites.get(function, [])
             if not sites:
-                raise NotMigrated(_not_called(self.roles, module, function), function.lineno, module)
+                raise NotMigrated(_not_called(self.roles, module, function), (module, function))
             _check_references(self.roles, function, graph.all_sites[function])
             _, scaler = self.scalers.get(function, (module, None))
             if scaler is not None and default_of(function, scaler) is not None:
@@ -154,7 +154,7 @@ class ReachFinder:
         if function is None or self.keep_device:
             return None
         scope = module.functions[function]
-        positional = [*function.args.posonlyargs, *function.args.args]
+        positional = positional_parameters(function)
         plain = len(positional) - len(function.args.defaults)
         # Behind a parameter with a default, one without cannot stand.
         for argument in (*positional[: plain + 1], *function.args.kwonlyargs):
@@ -263,7 +263,7 @@ def _unnamed(roles: Roles, reach: Reach, called: Function | None) -> NotMigrated
                     f"{called.name}() needs the Accelerator, which {made} makes, and the {made} has no name to ask it by; "
                     f"give it one, as in `trainer = {made}(...)`"
                 )
-                return NotMigrated(reason, call.lineno, module)
+                return NotMigrated(reason, (module, call))
     return None
 
 
@@ -275,7 +275,7 @@ def _too_far_out(reach: Reach, module: Module, called: Function | None, node: as
     made = f"in {name}()" if (name := getattr(reach.creation.node, "name", "")) else f"in {home.source.path.name}"
     if module is not home:
         here, made = f"{here} of {module.source.path.name}", f"{made} of {home.source.path.name}" if name else made
-    return NotMigrated(f"{what} {here} (line {line}), where there is none: it is made {made}", line, module)
+    return NotMigrated(f"{what} {here} (line {line}), where there is none: it is made {made}", (module, line))
 
 
 def _check_references(roles: Roles, function: Function, sites: list[tuple[Module, ast.Call]]) -> None:
@@ -286,8 +286,8 @@ def _check_references(roles: Roles, function: Function, sites: list[tuple[Module
                 target = roles.project.definition(other, node)
                 if target is not None and target.node is function:
                     raise NotMigrated(
-                        f"{function.name}() is handed on as a value, so its parameters must stay", node.lineno, other
+                        f"{function.name}() is handed on as a value, so its parameters must stay", (other, node)
                     )
     for caller, call in sites:
         if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
-            raise NotMigrated(f"{function.name}() is called with unpacked arguments", call.lineno, caller)
+            raise NotMigrated(f"{function.name}() is called with unpacked arguments", (caller, call))

@@ -20,7 +20,7 @@ from accel_migrate.analysis.values.provenance import NotMigrated, Place
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.effects import only_reads
 from accel_migrate.flow.main_guard import asks_for_name
-from accel_migrate.flow.nodes import children, walk
+from accel_migrate.flow.nodes import all_arguments, children, is_call_of, walk
 from accel_migrate.flow.scopes import Function, Module, Scope, Variable
 from accel_migrate.flow.sequence import follows
 
@@ -91,7 +91,7 @@ class StartFinder:
         start = self._placed(choice.cpu or choice.device, choice.stays)
         guarded = choice.cpu if self.device is None and self.given is None else None
         if self.creation.is_class and guarded is not None and not _knows(start, guarded):
-            raise NotMigrated(_UNKNOWN, start.statement.lineno, start.module)
+            raise NotMigrated(_UNKNOWN, (start.module, start.statement))
         return replace(start, cpu=choice.cpu, device=choice.device, stays=choice.stays)
 
     def _placed(self, cpu: str | None, stays: bool) -> Start:
@@ -131,7 +131,7 @@ class StartFinder:
         for position, statement in enumerate(block[: index + 1]):
             if not creation.is_class and self._needs(statement, early, users):
                 if position < known:
-                    raise NotMigrated(_UNKNOWN, statement.lineno, module)
+                    raise NotMigrated(_UNKNOWN, (module, statement))
                 return Start(module, statement, block, cpu, False, joins=position == first)
             if position < max(earliest, top):
                 continue
@@ -154,7 +154,7 @@ class StartFinder:
                         return Start(module, statement, within, cpu, False)
         binding = [position for position, statement in enumerate(block) if _binds(module, statement, wished)]
         if binding and binding[0] > index:
-            raise NotMigrated(_UNKNOWN, anchor.lineno, module)
+            raise NotMigrated(_UNKNOWN, (module, anchor))
         return Start(module, anchor, block, cpu, True)
 
     def _early(self) -> list[ast.AST]:
@@ -199,8 +199,7 @@ class StartFinder:
                 if repeats or outside:
                     raise NotMigrated(
                         "the options that the Accelerator is made from are known only further in than it is needed",
-                        anchor.lineno,
-                        module,
+                        (module, anchor),
                     )
                 return anchor, block
             anchor = parent
@@ -324,9 +323,7 @@ def after_names(start: Start, expression: str | None) -> Start:
     bound = [i for i, s in enumerate(start.block) if _binds(start.module, s, names)]
     if not bound or any(i < index for i in bound) or start.at_prepare:
         return start
-    raise NotMigrated(
-        "the precision is chosen only after the Accelerator is needed", start.statement.lineno, start.module
-    )
+    raise NotMigrated("the precision is chosen only after the Accelerator is needed", (start.module, start.statement))
 
 
 def _users(reach: Reach, module: Module, early: list[ast.AST]) -> set[Function]:
@@ -415,7 +412,7 @@ def device_is_needed(device: DeviceDefinition, gone: frozenset[ast.AST], reach: 
         if parameter.device is None:
             continue
         for caller, call in graph.sites.get(function, ()):
-            for argument in (*call.args, *[keyword.value for keyword in call.keywords]):
+            for argument in all_arguments(call):
                 if caller is module and module.variable(argument) == variable:
                     passed.add(argument)
     return any(
@@ -442,7 +439,7 @@ def _own_calls(statement: ast.stmt) -> Iterator[ast.Call]:
 
 
 def _is_print(module: Module, call: ast.Call) -> bool:
-    if not isinstance(call.func, ast.Name) or call.func.id != "print":
+    if not is_call_of(call, "print"):
         return False
     if any(keyword.arg == "file" for keyword in call.keywords):
         return False

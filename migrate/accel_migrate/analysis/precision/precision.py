@@ -172,8 +172,7 @@ def _check_scaled_wherever_narrow(
             raise NotMigrated(
                 f"the GradScaler scales only if `{missing[0]}`, and autocast is not seen to depend on that; the "
                 "Accelerator scales wherever it computes in fp16",
-                region.call.lineno,
-                region.module,
+                (region.module, region.call),
             )
 
 

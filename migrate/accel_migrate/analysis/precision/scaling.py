@@ -87,9 +87,7 @@ def find_scaling(roles: Roles, graph: CallGraph, backwards: list[Backward]) -> S
         _check_clipping(module, step, found)
     for module, call in found.definitions:
         if call.args and isinstance(call.args[0], ast.Constant) and call.args[0].value == "cpu":
-            raise NotMigrated(
-                "this GradScaler scales on the CPU, and the Accelerator's on GPUs only", call.lineno, module
-            )
+            raise NotMigrated("this GradScaler scales on the CPU, and the Accelerator's on GPUs only", (module, call))
     return found
 
 
@@ -104,8 +102,7 @@ def _check_clipping(module: Module, step: ast.Call, found: Scaling) -> None:
             raise NotMigrated(
                 f"`{unparse(call.func)}` clips gradients that are still scaled, and the Accelerator would clip them at their "
                 "true size; call scaler.unscale_(optimizer) before it, if that is what was meant",
-                call.lineno,
-                module,
+                (module, call),
             )
 
 
@@ -122,8 +119,7 @@ def scaling_conditions(scaling: Scaling, backwards: list[Backward]) -> tuple[Tes
             raise NotMigrated(
                 "this backward pass is not scaled and another one is, by no condition that both name; the Accelerator "
                 "scales all or none",
-                plain.call.lineno,
-                plain.module,
+                (plain.module, plain.call),
             )
         found += [(plain.module, test) for test in apart if test not in of_scalers]
     return tuple(found)
@@ -157,8 +153,7 @@ class _Uses:
                     if function in self.found.parameters:
                         raise NotMigrated(
                             f"{argument.arg} is one of two scalers that one function is handed; hand it one",
-                            function.lineno,
-                            module,
+                            (module, function),
                         )
                     self.found.parameters[function] = (module, argument.arg)  # type: ignore[index]
         for node in module.walk(module.tree, ast.Name, ast.Attribute):
@@ -183,8 +178,7 @@ class _Uses:
             raise NotMigrated(
                 f"`{node.id}` may hold what line {foreign[0].statement.lineno} makes, which is no GradScaler; give the two "
                 "different names",
-                node.lineno,
-                module,
+                (module, node),
             )
         return not foreign
 
@@ -211,7 +205,7 @@ class _Uses:
     def _definition(self, module: Module, node: ast.expr) -> None:
         statement = module.statement(node)
         if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or statement.targets[0] is not node:
-            raise NotMigrated("the GradScaler is made together with other things", statement.lineno, module)
+            raise NotMigrated("the GradScaler is made together with other things", (module, statement))
         value = statement.value
         if isinstance(value, ast.IfExp) and is_none(value.orelse):
             self.found.condition, value = (module, value.test), value.body
@@ -219,7 +213,7 @@ class _Uses:
             self.found.condition, value = (module, ast.UnaryOp(ast.Not(), value.test)), value.orelse
         if isinstance(value, ast.Call):
             if not self._makes_scaler(module, value):
-                raise NotMigrated(NOT_VISIBLE, statement.lineno, module)
+                raise NotMigrated(NOT_VISIBLE, (module, statement))
             self.found.definitions.append((module, value))
             guard = module.parents[statement]
             if isinstance(guard, ast.If) and statement in guard.body and self.found.condition is None:
@@ -227,7 +221,7 @@ class _Uses:
                 if not starts and all(self._sets_none(other) for other in guard.orelse):
                     self.found.condition = (module, guard.test)
         elif not is_none(value) and not self.roles.role(module, value) & Role.SCALER:
-            raise NotMigrated(NOT_VISIBLE, statement.lineno, module)
+            raise NotMigrated(NOT_VISIBLE, (module, statement))
         self.found.gone.append((module, statement))
 
     def _sets_none(self, statement: ast.stmt) -> bool:
@@ -251,7 +245,7 @@ class _Uses:
         if choice is not None:
             self.found.choices.append((module, choice))
             return None
-        raise NotMigrated(f"`{unparse(node)}` is used in a way that has no counterpart", node.lineno, module)
+        raise NotMigrated(f"`{unparse(node)}` is used in a way that has no counterpart", (module, node))
 
     def _method(self, module: Module, call: ast.Call, method: str) -> None:
         statement = module.statement(call)
@@ -268,14 +262,13 @@ class _Uses:
             self.found.stored.append((module, call))
         elif method == "state_dict" and isinstance(statement, ast.Assign) and statement.value is call:
             if not isinstance(statement.targets[0], ast.Subscript):
-                raise NotMigrated("the scaler's state is kept under a name of its own", call.lineno, module)
+                raise NotMigrated("the scaler's state is kept under a name of its own", (module, call))
             self.found.stored.append((module, call))
         else:
             raise NotMigrated(
                 f"scaler.{method}() has no counterpart that is the same in every case; "
                 "take it out, or migrate this loop by hand",
-                call.lineno,
-                module,
+                (module, call),
             )
 
     def _argument(self, module: Module, call: ast.Call, node: ast.expr) -> None:
@@ -284,11 +277,9 @@ class _Uses:
             target = self.roles.project.method(target, "__init__")
         if target is None:
             name = unparse(call.func)
-            raise NotMigrated(
-                f"the GradScaler is handed to {name}(), which is not in the files given", call.lineno, module
-            )
+            raise NotMigrated(f"the GradScaler is handed to {name}(), which is not in the files given", (module, call))
         if not any(argument is node for _, argument in arguments_of(call, Definition(target.module, target.node))):
-            raise NotMigrated("the GradScaler is handed over with unpacked arguments", call.lineno, module)
+            raise NotMigrated("the GradScaler is handed over with unpacked arguments", (module, call))
         self.found.arguments.append((module, call, node))
 
 
@@ -312,17 +303,14 @@ def _check_choice(module: Module, choice: ast.If, found: Scaling) -> None:
         gone |= {owner.statement(call) for owner, call in (*found.stored, *found.unscaled)}
         if gone.issuperset(choice.body):
             return
-        raise NotMigrated(
-            "what is done only with a GradScaler cannot be separated from the rest", choice.lineno, module
-        )
+        raise NotMigrated("what is done only with a GradScaler cannot be separated from the rest", (module, choice))
     with_scaler = [text for statement in choice.body for text in _plain(statement)]
     without = [text for statement in choice.orelse for text in _plain(statement)]
     if with_scaler != without:
         raise NotMigrated(
             "the branches with and without a GradScaler differ in more than the scaler; write them as one "
             "(GradScaler(enabled=...)) first",
-            choice.lineno,
-            module,
+            (module, choice),
         )
 
 

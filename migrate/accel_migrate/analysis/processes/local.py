@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
-from accel_migrate.flow.nodes import children, is_text, walk
+from accel_migrate.flow.nodes import all_arguments, children, is_call_of, is_text, walk
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
 from accel_migrate.flow.sequence import may_follow
@@ -120,7 +120,7 @@ class Locality:
         return any(self.is_local(module, child) for child in _parts(node))
 
     def _call(self, module: Module, node: ast.Call) -> bool:
-        if isinstance(node.func, ast.Name) and node.func.id in ("len", "isinstance", "range", "print", "type"):
+        if is_call_of(node, "len", "isinstance", "range", "print", "type"):
             return False
         if isinstance(node.func, ast.Attribute) and node.func.attr in _ALIKE_METHODS:
             return False
@@ -132,7 +132,7 @@ class Locality:
             return False
         if node in self.whole:
             return False
-        given = [*node.args, *[keyword.value for keyword in node.keywords]]
+        given = all_arguments(node)
         target = self.roles.target(module, node)
         if target is not None and not isinstance(target.node, ast.ClassDef):
             uses = self._all_uses(module, node.func.value) if isinstance(node.func, ast.Attribute) else None
@@ -187,7 +187,7 @@ class Locality:
                 return None
             call = module.parents[asked]
             if isinstance(call, ast.Call) and call.func is asked:
-                given += [*call.args, *[keyword.value for keyword in call.keywords]]
+                given += all_arguments(call)
             elif isinstance(call, ast.Attribute | ast.Subscript):
                 return None  # a part of it is changed, or handed on
         return [] if all(map(_keeps_nothing, classes)) else given
@@ -348,7 +348,7 @@ def _fed_by(module: Module, node: ast.AST) -> tuple[ast.expr | None, list[ast.ex
             return None, []  # a bar shows a figure, and what it counts is as it was
         owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
         if module.qualified(call.func) is None:
-            return _root(owner), [*call.args, *[keyword.value for keyword in call.keywords]]
+            return _root(owner), all_arguments(call)
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Subscript):
         return _root(node.target), [node.value]
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):

@@ -20,7 +20,16 @@ from accel_migrate.flow.file_calls import (
     is_writing_mode,
     opens_to_write,
 )
-from accel_migrate.flow.nodes import called_name, is_falsy, unparse, walk
+from accel_migrate.flow.nodes import (
+    all_arguments,
+    called_name,
+    calls_method,
+    is_call_of,
+    is_falsy,
+    keyword_value,
+    unparse,
+    walk,
+)
 from accel_migrate.flow.once import once
 from accel_migrate.flow.scopes import Module
 
@@ -136,7 +145,7 @@ def tracker(module: Module, call: ast.Call) -> str | None:
 def makes_folder(module: Module, call: ast.Call) -> bool:
     """Whether a call makes a folder, and fails where another process has made it."""
     dotted = module.qualified(call.func)
-    is_path = dotted is None and isinstance(call.func, ast.Attribute) and call.func.attr == "mkdir"
+    is_path = dotted is None and calls_method(call, "mkdir")
     if not is_path and dotted not in ("os.makedirs", "os.mkdir"):
         return False
     tried = any(isinstance(parent, ast.Try) for parent in module.ancestors(call))
@@ -157,10 +166,10 @@ def _downloads(module: Module, call: ast.Call) -> bool:
     if any(keyword.arg == "download" and _may_be_true(module, keyword.value) for keyword in call.keywords):
         return True
     dotted = module.qualified(call.func) or ""
-    if isinstance(call.func, ast.Attribute) and call.func.attr in ("extractall", "urlretrieve") and not dotted:
+    if calls_method(call, "extractall", "urlretrieve") and not dotted:
         return True  # an archive that was opened
-    if isinstance(call.func, ast.Attribute) and call.func.attr == "build_vocab":
-        vectors = next((keyword.value for keyword in call.keywords if keyword.arg == "vectors"), None)
+    if calls_method(call, "build_vocab"):
+        vectors = keyword_value(call, "vectors")
         return isinstance(vectors, ast.Constant) and isinstance(
             vectors.value, str
         )  # of torchtext, which fetches by name
@@ -243,7 +252,7 @@ def writes(module: Module, call: ast.Call) -> bool:
             return _writes_by(module, _argument(call, 0, "mode"))  # `path.open("w")`
         changes = call.func.attr in WRITING_METHODS or call.func.attr in CHANGING_PATHS
         return changes or (call.func.attr == "save" and _is_picture(module, call))
-    if not isinstance(call.func, ast.Name) or call.func.id != "open" or module.resolve("open", module.scope(call)):
+    if not is_call_of(call, "open") or module.resolve("open", module.scope(call)):
         return False
     return _writes_by(module, _argument(call, 1, "mode"))
 
@@ -252,10 +261,8 @@ def saves(graph: CallGraph, module: Module, call: ast.Call) -> bool:
     """`torch.save(...)`, or what an object of a library writes of itself: `tokenizer.save(path)`, `picture_of(x).save(path)`."""
     if module.qualified(call.func) == "torch.save":
         return True
-    return (
-        isinstance(call.func, ast.Attribute)
-        and call.func.attr in ("save", "save_model", "_save_for_lite_interpreter")
-        and _is_of_library(graph, module, call.func.value)
+    return calls_method(call, "save", "save_model", "_save_for_lite_interpreter") and _is_of_library(
+        graph, module, call.func.value
     )
 
 
@@ -354,7 +361,7 @@ def _is_file(graph: CallGraph, module: Module, target: ast.expr) -> bool:
 
 def writes_memory(graph: CallGraph, module: Module, call: ast.Call) -> bool:
     """Whether what a call writes to is no file, but memory of this process."""
-    return any(is_stream(graph, module, each) for each in (*call.args, *[keyword.value for keyword in call.keywords]))
+    return any(is_stream(graph, module, each) for each in all_arguments(call))
 
 
 def is_stream(graph: CallGraph, module: Module, target: ast.expr) -> bool:

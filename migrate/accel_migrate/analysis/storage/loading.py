@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from accel_migrate.analysis.processes.timing import Timing, is_built_anew
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import calls_method, keyword_value, unparse
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.torch_api import itself
 
@@ -40,7 +40,7 @@ class StateLoaded:
 
 def loads_in(roles: Roles, timing: Timing, module: Module) -> Iterator[Load]:
     for call in module.calls_of(("torch.load",)):
-        location = next((k.value for k in call.keywords if k.arg == "map_location"), None)
+        location = keyword_value(call, "map_location")
         if location is None and len(call.args) > 1:
             location = call.args[1]
         late = timing.after_prepare(module, call)
@@ -65,7 +65,7 @@ def _feeds_state(module: Module, call: ast.Call) -> bool:
     if isinstance(parent, ast.Subscript):
         parent = module.parents[parent]
     if isinstance(parent, ast.Call):
-        return isinstance(parent.func, ast.Attribute) and parent.func.attr == "load_state_dict"
+        return calls_method(parent, "load_state_dict")
     if not isinstance(parent, ast.Assign) or len(parent.targets) != 1 or not isinstance(parent.targets[0], ast.Name):
         return False
     name = parent.targets[0]
@@ -75,7 +75,7 @@ def _feeds_state(module: Module, call: ast.Call) -> bool:
         if isinstance(node.ctx, ast.Load) and module.variable(node) == read:
             around = module.parents[node]
             if isinstance(around, ast.Call) and node in around.args:
-                if not isinstance(around.func, ast.Attribute) or around.func.attr != "load_state_dict":
+                if not calls_method(around, "load_state_dict"):
                     return False
                 loaded = True
             elif isinstance(around, ast.Subscript) and around.value is node:

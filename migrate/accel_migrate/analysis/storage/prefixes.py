@@ -11,7 +11,7 @@ from accel_migrate.analysis.storage.states import StateTaken, is_same
 from accel_migrate.analysis.storage.storage import Storage
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import calls_method, unparse
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Module, Variable
 from accel_migrate.flow.sequence import follows
@@ -40,7 +40,7 @@ def loads_of_old_files(distribution: Distribution, storage: Storage, module: Mod
     """`model.load_state_dict(...)` on what was a wrapper: files of the time before have its keys."""
     wrapped = [w.call for w in distribution.wrappings if w.module is module]
     for call in module.calls:
-        if not isinstance(call.func, ast.Attribute) or call.func.attr != "load_state_dict":
+        if not calls_method(call, "load_state_dict"):
             continue
         owner = call.func.value
         if isinstance(owner, ast.Attribute) and owner.attr == "module":
@@ -61,9 +61,7 @@ def _takes_away(module: Module, load: ast.Call) -> bool:
         if isinstance(above, ast.Try) and any(module.holds(statement, load) for statement in above.body):
             around += above.handlers
     return any(
-        isinstance(call.func, ast.Attribute)
-        and call.func.attr in ("replace", "removeprefix")
-        and _is_prefix(call.args[0])
+        calls_method(call, "replace", "removeprefix") and _is_prefix(call.args[0])
         for node in around
         for call in module.walk(node, ast.Call)
         if call.args

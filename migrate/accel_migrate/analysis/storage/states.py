@@ -14,7 +14,7 @@ from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.effects import only_reads
-from accel_migrate.flow.nodes import is_text, unparse
+from accel_migrate.flow.nodes import all_arguments, calls_method, is_call_of, is_text, unparse
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Binding, Function, Module, Variable
 from accel_migrate.flow.torch_api import itself
@@ -67,8 +67,7 @@ def collected(flow: RankFlow, graph: CallGraph, taken: StateTaken) -> StateTaken
         raise NotMigrated(
             f"only some processes come by `{unparse(call)}`, because of a condition on the rank, and under FSDP all of them "
             f"must; call `{unparse(owner)}` on every process, in front of the condition",
-            call.lineno,
-            module,
+            (module, call),
         )
     if function is not None and flow.some_call(function):
         lifted = lifted_guards(flow, graph, function)
@@ -77,8 +76,7 @@ def collected(flow: RankFlow, graph: CallGraph, taken: StateTaken) -> StateTaken
             raise NotMigrated(
                 f"a condition on the rank decides which processes call {function.name}(), and under FSDP all of them must "
                 f"come by `{unparse(call)}`; call it on every process, and write on the main one",
-                call.lineno,
-                module,
+                (module, call),
             )
         _check_unchanged(module, call, owner, function)
         ahead = None if all(_may_run_everywhere(module, s) for s in function.body) else first
@@ -94,15 +92,15 @@ def _may_run_everywhere(module: Module, statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Assign):
         return all(
             module.qualified(node.func) in ("os.path.join", "pathlib.Path")
-            or (isinstance(node.func, ast.Attribute) and node.func.attr in ("state_dict", "format"))
-            or (isinstance(node.func, ast.Name) and node.func.id in ("str", "int", "dict", "float"))
+            or (calls_method(node, "state_dict", "format"))
+            or (is_call_of(node, "str", "int", "dict", "float"))
             for node in module.walk(statement.value, ast.Call)
         ) and all(isinstance(target, ast.Name) for target in statement.targets)
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         return is_text(statement)
     call = statement.value
     saves = module.qualified(call.func) == "torch.save" and len(call.args) + len(call.keywords) == 2
-    return saves or (isinstance(call.func, ast.Name) and call.func.id == "print")
+    return saves or (is_call_of(call, "print"))
 
 
 def _returns(module: Module, function: Function) -> bool:
@@ -145,7 +143,7 @@ def is_same(module: Module, node: ast.expr, models: Set[Variable]) -> bool:
     node = itself(node)
     if isinstance(node, ast.IfExp):
         return is_same(module, node.body, models) or is_same(module, node.orelse, models)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr":
+    if is_call_of(node, "getattr"):
         return is_same(module, node.args[0], models)
     if not isinstance(node, ast.Name | ast.Attribute):
         return False
@@ -177,7 +175,7 @@ def _own_object(target: Definition) -> Variable | None:
 def _is_asked(module: Module, call: ast.Call, models: Set[Variable]) -> bool:
     """`model.keep()`, and `super().keep()` in a method of it."""
     asked = call.func.value if isinstance(call.func, ast.Attribute) else None
-    if isinstance(asked, ast.Call) and isinstance(asked.func, ast.Name) and asked.func.id == "super":
+    if is_call_of(asked, "super"):
         function = module.scope(call).function
         around = _own_object(Definition(module, function)) if function is not None else None
         return around in models
@@ -199,7 +197,7 @@ def _built_in(roles: Roles, model: Variable) -> Iterator[Variable]:
     module = model.scope.module
     for binding in module.bindings(model):
         call = binding.value
-        for part in [*call.args, *[k.value for k in call.keywords]] if isinstance(call, ast.Call) else ():
+        for part in all_arguments(call) if isinstance(call, ast.Call) else ():
             variable = module.variable(part) if isinstance(part, ast.Name | ast.Attribute) else None
             if variable is not None and roles.of(variable) & Role.MODEL:
                 yield variable
@@ -211,8 +209,7 @@ def _check_unchanged(module: Module, call: ast.Call, owner: ast.expr, ahead: ast
         raise NotMigrated(
             f"only some processes come by `{unparse(call)}`, because of a condition on the rank (line {ahead.lineno}), "
             "and the weights are set under that condition; under FSDP all processes must collect them",
-            call.lineno,
-            module,
+            (module, call),
         )
 
 

@@ -14,6 +14,7 @@ from accel_migrate.analysis.storage.storage import Storage
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.flow.nodes import calls_method
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.sequence import comes_first
@@ -33,15 +34,13 @@ def check_other_wrappers(roles: Roles, graph: CallGraph, distribution: Distribut
             raise NotMigrated(
                 f"{where} that the training does not use: without it the files that fit so far, with `module.` in front of their "
                 "keys, fit no more; load into the model itself there, before it is wrapped",
-                call.lineno,
-                module,
+                (module, call),
             )
         if writes and Path(module.source.path).parent in folders and not _is_apart(graph, storage, module, call):
             raise NotMigrated(
                 f"{where}, so their keys must begin with `module.`, and those that are saved without the training's wrapper do "
                 "not; save and load the model itself (`model.module`) first",
-                distribution.wrappings[0].call.lineno,
-                distribution.wrappings[0].module,
+                (distribution.wrappings[0].module, distribution.wrappings[0].call),
             )
 
 
@@ -84,16 +83,14 @@ def _trains(roles: Roles, wrapped: frozenset[Variable]) -> bool:
     """Whether a backward pass runs where a wrapped model is held: another training, which is looked at by itself."""
     scopes = {variable.scope for variable in wrapped}
     return any(
-        isinstance(call.func, ast.Attribute)
-        and call.func.attr == "backward"
-        and (module.scope(call) in scopes or module.scope(call).owner_class in scopes)
+        calls_method(call, "backward") and (module.scope(call) in scopes or module.scope(call).owner_class in scopes)
         for module in roles.project.modules
         for call in module.calls
     )
 
 
 def _loads_into(module: Module, call: ast.Call, wrapped: frozenset[Variable]) -> bool:
-    if not isinstance(call.func, ast.Attribute) or call.func.attr != "load_state_dict":
+    if not calls_method(call, "load_state_dict"):
         return False
     owner = call.func.value
     if isinstance(owner, ast.Attribute) and owner.attr == "module":

@@ -15,7 +15,7 @@ from accel_migrate.analysis.placement.respelling import Respelling
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated, Place
 from accel_migrate.analysis.values.roles import Roles
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import all_arguments, calls_method, unparse, walk
 from accel_migrate.flow.scopes import Function, Module, Scope, Variable
 from accel_migrate.flow.sequence import comes_first
 
@@ -74,7 +74,7 @@ def carried_settings(distribution: Distribution, carrier: Respelling, wraps: boo
             continue
         carried = carrier.carried(module, value) if module is not None else None
         if carried is None:
-            raise NotMigrated(f"`{name}` is not known where the Accelerator is made", value.lineno, module)
+            raise NotMigrated(f"`{name}` is not known where the Accelerator is made", (module, value))
         found.append((name, unparse(carried)))
     return tuple(found)
 
@@ -87,14 +87,14 @@ def carried_timeout(distribution: Distribution, carrier: Respelling) -> tuple[tu
     carried = carrier.carried(module, value)
     if carried is None:
         raise NotMigrated(
-            "the timeout of the process group is not known where the Accelerator is made", value.lineno, module
+            "the timeout of the process group is not known where the Accelerator is made", (module, value)
         )
     return (("timeout", unparse(carried)),)
 
 
 def names_device(move: Move, distribution: Distribution) -> bool:
     """Whether a move goes on naming its device by a variable: one that holds a device, not the number of a process."""
-    if move.device is None or (isinstance(move.call.func, ast.Attribute) and move.call.func.attr == "cuda"):
+    if move.device is None or (calls_method(move.call, "cuda")):
         return False
     variable = move.module.variable(move.device)
     return variable is not None and variable not in distribution.ranks and not variable.name.endswith("local_rank")
@@ -124,12 +124,7 @@ def rank_parameters(
 
 def move_parameters(dropped: list[Move], graph: CallGraph) -> dict[Function, tuple[Module, str]]:
     """Parameters that told a function where batches go, and that nothing reads once they are there."""
-    told = {
-        part: move.module
-        for move in dropped
-        for argument in (*move.call.args, *[keyword.value for keyword in move.call.keywords])
-        for part in walk(argument)
-    }
+    told = {part: move.module for move in dropped for argument in all_arguments(move.call) for part in walk(argument)}
     found: dict[Function, tuple[Module, str]] = {}
     for node, module in told.items():
         variable = module.variable(node) if isinstance(node, ast.Name) else None

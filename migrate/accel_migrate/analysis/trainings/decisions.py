@@ -18,7 +18,7 @@ from accel_migrate.analysis.processes.timing import Timing
 from accel_migrate.analysis.trainings.figure_kinds import FigureKinds, picked
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import called_name, is_none, is_zero
+from accel_migrate.flow.nodes import all_arguments, called_name, calls_method, is_none, is_zero
 from accel_migrate.flow.scopes import Binding, Function, Module
 from accel_migrate.flow.sequence import follows
 
@@ -86,7 +86,7 @@ class _Finder:
             if isinstance(node, ast.If | ast.While) and self._decides(module, node):
                 yield node, node.test
             elif isinstance(node, ast.Call) and self._steps_scheduler(module, node):
-                for argument in (*node.args, *[keyword.value for keyword in node.keywords]):
+                for argument in all_arguments(node):
                     yield module.statement(node), argument
 
     def _is_of_parameter(self, module: Module, tested: ast.expr) -> bool:
@@ -156,7 +156,7 @@ class _Finder:
         """Whether all processes must take part in a call: a model is run, or its weights are collected."""
         if not isinstance(call, ast.Call):
             return False
-        of = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr == "state_dict" else call.func
+        of = call.func.value if calls_method(call, "state_dict") else call.func
         return bool(self.roles.role(module, of) & Role.MODEL)
 
     def _meets(self, module: Module, loop: ast.stmt) -> bool:

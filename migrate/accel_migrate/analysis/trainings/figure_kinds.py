@@ -9,7 +9,7 @@ import ast
 
 from accel_migrate.analysis.processes.local import Locality
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import called_name
+from accel_migrate.flow.nodes import called_name, calls_method, is_call_of
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Module, Variable
 
@@ -134,10 +134,8 @@ class FigureKinds:
             target = self.roles.target(module, node)
             if target is not None and not isinstance(target.node, ast.ClassDef):
                 return all(self.is_plain(target.module, value, depth + 1) for value in target.returned)
-            return (
-                isinstance(node.func, ast.Name)
-                and node.func.id in ("sum", "max", "min")
-                and all(self.is_plain(module, part, depth + 1) for part in node.args)
+            return is_call_of(node, "sum", "max", "min") and all(
+                self.is_plain(module, part, depth + 1) for part in node.args
             )
         if isinstance(node, ast.Tuple):
             return all(self.is_plain(module, part, depth + 1) for part in node.elts)
@@ -169,7 +167,7 @@ class FigureKinds:
 
     def comes_from_tensor(self, module: Module, figure: ast.expr) -> bool:
         """`loss.item()`, and not that of an object of the author's own."""
-        if not isinstance(figure, ast.Call) or not isinstance(figure.func, ast.Attribute) or figure.func.attr != "item":
+        if not isinstance(figure, ast.Call) or not calls_method(figure, "item"):
             return False
         return self.holds_tensor(module, figure.func.value)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import calls_method, unparse
 from accel_migrate.flow.scopes import Function, Module
 
 
@@ -131,7 +131,7 @@ class Gradients:
 
     def _stepped(self, module: Module, call: ast.Call) -> ast.expr | None:
         """The optimizer of `optimizer.step()` and of `scaler.step(optimizer)`."""
-        if not isinstance(call.func, ast.Attribute) or call.func.attr != "step":
+        if not calls_method(call, "step"):
             return None
         owners = (call.func.value, *call.args)
         return next((owner for owner in owners if self.roles.role(module, owner) & Role.OPTIMIZER), None)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.libraries import is_library
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import all_arguments, calls_method, unparse
 from accel_migrate.flow.scopes import Module
 
 _ENGINES = {
@@ -39,9 +39,9 @@ def check(modules: list[Module]) -> None:
         for dotted, calls in module.imported_calls.items():  # in the order of their first calls
             for engine, reason in _ENGINES.items():
                 if dotted == engine or dotted.startswith(engine + "."):
-                    raise NotMigrated(reason, calls[0].lineno, module)
+                    raise NotMigrated(reason, (module, calls[0]))
             if dotted in _BY_HAND:
-                raise NotMigrated(_BY_HAND[dotted], calls[0].lineno, module)
+                raise NotMigrated(_BY_HAND[dotted], (module, calls[0]))
         _check_gpus(module)
 
 
@@ -85,7 +85,7 @@ def handed_away(roles: Roles, module: Module) -> Iterator[tuple[ast.Call, str]]:
         dotted = module.qualified(call.func) or ""
         if not dotted or dotted.startswith("torch.") or roles.target(module, call) is not None:
             continue
-        handed = [*call.args, *[keyword.value for keyword in call.keywords]]
+        handed = all_arguments(call)
         held = [roles.role(module, argument) for argument in handed]
         if (
             roles.role(module, call)
@@ -125,9 +125,9 @@ def _check_gpus(module: Module) -> None:
     """Two GPUs by number in one script: parts of the model, or of the data, live on different ones."""
     seen: dict[str, ast.AST] = {}
     for call in module.calls:
-        if not isinstance(call.func, ast.Attribute) or call.func.attr not in ("to", "cuda"):
+        if not calls_method(call, "to", "cuda"):
             continue
-        for argument in (*call.args, *[k.value for k in call.keywords]):
+        for argument in all_arguments(call):
             number = _gpu_number(module, argument)
             if number is not None:
                 seen.setdefault(number, call)
@@ -136,8 +136,7 @@ def _check_gpus(module: Module) -> None:
         raise NotMigrated(
             f"parts of the model live on different GPUs ({', '.join(f'cuda:{n}' for n in sorted(seen))}), which is not "
             "data parallel",
-            getattr(last, "lineno", 1),
-            module,
+            (module, last),
         )
 
 

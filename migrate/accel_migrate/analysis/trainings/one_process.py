@@ -12,6 +12,7 @@ from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.made_of import runs_layers, without_wrapper
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.flow.nodes import all_arguments
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Module, Variable
 
@@ -24,8 +25,7 @@ def check_backwards(flow: RankFlow, backwards: list[Backward]) -> None:
         if flow.on_some(backward.module, backward.call):
             raise NotMigrated(
                 "a condition on the rank decides which processes train here, and with an Accelerator all of them must",
-                backward.call.lineno,
-                backward.module,
+                (backward.module, backward.call),
             )
 
 
@@ -87,7 +87,7 @@ def _run(roles: Roles, graph: CallGraph, module: Module, call: ast.Call) -> Iter
     if target is None:
         root = (module.qualified(call.func) or "").partition(".")[0]
         if root and root not in _LIBRARIES:
-            yield from (*call.args, *[keyword.value for keyword in call.keywords])
+            yield from all_arguments(call)
     elif not isinstance(target.node, ast.ClassDef):
         yield from (value for name, value in arguments_of(call, target) if _runs(roles, graph, target, name, 0))
 

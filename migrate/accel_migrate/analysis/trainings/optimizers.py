@@ -11,7 +11,7 @@ from accel_migrate.analysis.values.loss_calls import WEIGHTS
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.cfg import graph_of
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import is_call_of, unparse
 from accel_migrate.flow.program import parameters
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.sequence import follows
@@ -32,7 +32,7 @@ def check_optimizers(
         for link in chain(roles, graph, optimizer):
             _check_optimizer(roles, link, averages_tensors)
             for module, name in bare_weights(roles, link) if for_accelerate else ():
-                raise NotMigrated(_of_no_model(name), name.lineno, module)
+                raise NotMigrated(_of_no_model(name), (module, name))
 
 
 def bare_weights(roles: Roles, optimizer: Variable) -> Iterator[tuple[Module, ast.Name]]:
@@ -79,7 +79,7 @@ def _exchanged(
                     yield module, part, part.targets[0]
             continue
         target = roles.target(module, part)
-        if isinstance(part.func, ast.Name) and part.func.id == "setattr" and len(part.args) == 3:
+        if is_call_of(part, "setattr") and len(part.args) == 3:
             if module.variable(part.args[0]) in models and roles.role(module, part.args[2]) & Role.MODEL:
                 yield module, module.statement(part), part.args[0]
         elif target is not None and not isinstance(target.node, ast.ClassDef) and depth < _DEEPEST:

@@ -51,7 +51,7 @@ from accel_migrate.analysis.values.loss_path import LossPath, same_models
 from accel_migrate.analysis.values.methods import ForwardMethod, find_forward_methods
 from accel_migrate.analysis.values.provenance import NotMigrated, Scattered, chain, is_passed_on, is_root, whole_model
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import all_arguments, is_call_of, unparse
 from accel_migrate.flow.scopes import Module, Variable
 
 _NOT_BUILT_HERE = "its loader is not built where the others are prepared"
@@ -135,7 +135,7 @@ def _check_other_loaders(
                 f"`{link.name}`, which {goes} goes through as well, is built apart from what is prepared; build it with the "
                 "others, or evaluate it by a function of its own"
             )
-            raise NotMigrated(message, binding.statement.lineno, link.scope.module)
+            raise NotMigrated(message, (link.scope.module, binding.statement))
 
 
 def is_share(participants: Participants, loop: LoaderLoop) -> bool:
@@ -214,7 +214,7 @@ class _Finder:
         for module, around in dict.fromkeys((b.module, b.function or b.module.tree) for b in self.group.backwards):
             for call in module.walk(around, ast.Call):
                 if is_handed_a_gradient(self.roles, module, call):
-                    raise NotMigrated(HANDED_A_GRADIENT, call.lineno, module)
+                    raise NotMigrated(HANDED_A_GRADIENT, (module, call))
 
     def _trained(self) -> tuple[list[Variable], list[Variable]]:
         """The models, and the optimizers over them; weights may be updated by hand instead."""
@@ -233,7 +233,7 @@ class _Finder:
             models = [variable for b in backwards for variable in updated_by_hand(self.roles, b)]
         if not models:
             stepped = next((each for each in backwards if is_stepped(each)), backwards[0])
-            raise NotMigrated(why_no_update(self.roles, self.graph, stepped), stepped.call.lineno, stepped.module)
+            raise NotMigrated(why_no_update(self.roles, self.graph, stepped), (stepped.module, stepped.call))
         check_optimizers(self.roles, self.graph, optimizers, self.for_accelerate, self._averages_tensors(optimizers))
         self._check_each_optimizer(optimizers)
         return models, optimizers
@@ -253,7 +253,7 @@ class _Finder:
                     else f"whose parameters `{optimizer.name}` updates is not visible to the analysis, so nobody may average "
                     "their gradients"
                 )
-                raise NotMigrated(reason, self.group.backwards[0].call.lineno, self.group.backwards[0].module)
+                raise NotMigrated(reason, (self.group.backwards[0].module, self.group.backwards[0].call))
 
     def _averages_tensors(self, optimizers: list[Variable]) -> bool:
         """Whether what an optimizer steps beside those of models is averaged, as a temperature is: not by Accelerate."""
@@ -288,26 +288,25 @@ class _Finder:
             if unset and self.roles.project.inherited(variable) is None:
                 owner = variable.scope.node.name  # type: ignore[attr-defined]
                 reason = f"`{variable.name}`, which the loss is computed through, is not set by {owner} itself"
-                raise NotMigrated(f"{reason}, so it is built apart from its optimizer", expression.lineno, first.module)
+                raise NotMigrated(f"{reason}, so it is built apart from its optimizer", (first.module, expression))
             function = first.function
             if (
                 function is not None
                 and not self.graph.sites.get(function)
                 and first.module.scope(function).parent is None
             ):
-                raise NotMigrated(caller_not_given(function), function.lineno, first.module)
+                raise NotMigrated(caller_not_given(function), (first.module, function))
             text = unparse(expression)
             raise NotMigrated(
                 f"what `{text}` is, which the loss is computed through, is not visible to the analysis",
-                expression.lineno,
-                next(module for module in self.roles.project.modules if expression in module.parents),
+                (next(module for module in self.roles.project.modules if expression in module.parents), expression),
             )
         texts = ", ".join(dict.fromkeys(f"`{model.name}`" for model in models))
-        line = first.call.lineno
-        raise NotMigrated(f"whose parameters the optimizer updates is not visible to the analysis: {texts}", line)
+        told = f"whose parameters the optimizer updates is not visible to the analysis: {texts}"
+        raise NotMigrated(told, first.call.lineno)
 
     def _not_run(self, path: LossPath, model: Variable) -> NotMigrated:
-        line = self.group.backwards[0].call.lineno
+        first = self.group.backwards[0]
         run = [unparse(expression) for expression in (*path.models.values(), *path.unknown.values())]
         through = ", ".join(f"`{text}`" for text in dict.fromkeys(run))
         found = (
@@ -315,7 +314,7 @@ class _Finder:
             if run
             else "what the loss is computed through is not visible to the analysis"
         )
-        return NotMigrated(f"the optimizer updates `{model.name}`, and {found}", line, self.group.backwards[0].module)
+        return NotMigrated(f"the optimizer updates `{model.name}`, and {found}", (first.module, first.call))
 
     def _optimized_models(self, optimizers: list[Variable]) -> set[Variable]:
         """Models whose parameters these optimizers were built over."""
@@ -331,9 +330,7 @@ class _Finder:
 
     def _is_handed(self, module: Module, value: ast.expr, optimizer: Variable) -> bool:
         """Whether a call is given the optimizer and gives it back: it was built before, over what is told there."""
-        return isinstance(value, ast.Call) and any(
-            module.variable(part) == optimizer for part in (*value.args, *[keyword.value for keyword in value.keywords])
-        )
+        return isinstance(value, ast.Call) and any(module.variable(part) == optimizer for part in all_arguments(value))
 
     def _models_in(self, module: Module, value: ast.expr, depth: int = 0) -> set[Variable]:
         """Models that an expression names, also through `params = [p for p in model.parameters() ...]`."""
@@ -385,8 +382,7 @@ class _Finder:
                 raise NotMigrated(
                     "the losses of all batches are added up for one backward pass, and each process would add up its own, for "
                     "a mean over the processes; run backward() on the loss of each batch, which adds up the gradients",
-                    loop.statement.lineno,
-                    loop.module,
+                    (loop.module, loop.statement),
                 )
         moves = {module: moves_in(self.roles, module) for module in {loop.module for loop in loops}}
         judged = [self._judged(loop, loops, moves[loop.module]) for loop in loops if not loop.trains]
@@ -416,8 +412,7 @@ class _Finder:
                     raise NotMigrated(
                         f"a condition on the rank decides who goes through `{unparse(loop.loader)}` here, and it is "
                         "trained on: sharded over all processes, it must be read by all",
-                        loop.statement.lineno,
-                        loop.module,
+                        (loop.module, loop.statement),
                     )
 
     def _judged(self, loop: LoaderLoop, loops: list[LoaderLoop], moves: list[Move]) -> Evaluation:
@@ -485,7 +480,7 @@ class _Finder:
         found: list[Variable] = []
         for module in self.roles.project.modules:
             for call in module.calls:
-                if isinstance(call.func, ast.Name) and call.func.id == "next":
+                if is_call_of(call, "next"):
                     read = module.statement(call)
                     if is_read_in_training(self.roles, self.graph, self.group.backwards, module, call) and (
                         not isinstance(read, ast.Assign)

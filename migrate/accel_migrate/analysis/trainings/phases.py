@@ -54,8 +54,7 @@ def evaluating_calls(
                 raise NotMigrated(
                     f"{function.name}() trains or evaluates by a condition that its calls do not show; "
                     "give evaluation a function of its own",
-                    call.lineno,
-                    caller,
+                    (caller, call),
                 )
             if not trains:
                 found.append(EvaluatingCall(loop, caller, call, variable))
@@ -73,8 +72,7 @@ def _check_picked(module: Module, loader: Variable) -> None:
         raise NotMigrated(
             f"`{loader.name}` is one of several loaders, and one loop trains on it or evaluates it; give evaluation a function "
             "of its own",
-            bindings[0].statement.lineno,
-            module,
+            (module, bindings[0].statement),
         )
 
 

@@ -21,7 +21,7 @@ from accel_migrate.analysis.trainings.participants import Participants
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import Place, chain, is_root
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import calls_method, unparse
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.sequence import follows
 
@@ -110,7 +110,7 @@ def _unplaced_loaders(
 
 def _read_on_cpu(module: Module, call: ast.Call) -> HostRead | None:
     """`x` of `x.numpy()` and `np.array(x)`."""
-    if isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" and not call.args:
+    if calls_method(call, "numpy") and not call.args:
         return HostRead(module, call, call.func.value)
     if module.qualified(call.func) in _TAKES_ARRAYS and len(call.args) == 1:
         argument = call.args[0]

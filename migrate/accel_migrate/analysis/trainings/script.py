@@ -63,7 +63,7 @@ from accel_migrate.errors import internal_error
 from accel_migrate.facts import Facts
 from accel_migrate.flow.idle import Unit, unit_of
 from accel_migrate.flow.main_guard import under_main
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import all_arguments, unparse, walk
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Program
 from accel_migrate.flow.scopes import Module, Scope, Variable
@@ -180,7 +180,7 @@ class _Findings:
         """Expressions that rules take away, wherever the Accelerator is: nothing inside them is edited."""
         nodes: list[ast.AST] = [region.whole for region in self.precision.regions]
         for move in (*self.dropped, *self.renamed):
-            nodes += [*move.call.args, *[keyword.value for keyword in move.call.keywords]]
+            nodes += all_arguments(move.call)
         nodes += self.precision.scaling.nodes()
         nodes += self.distribution.gone()
         return frozenset(part for node in nodes for part in walk(node)) | self.storage.gone
@@ -260,8 +260,7 @@ class _Reader:
             if each.prepares and found.timing.may_be_skipped(self.roles, self.graph, loop.module, loop.statement):
                 raise NotMigrated(
                     f"{getattr(loop.function, 'name', 'it')}() may run before its loader is prepared",
-                    loop.statement.lineno,
-                    loop.module,
+                    (loop.module, loop.statement),
                 )
         # Other scripts that call the same helpers make an Accelerator of their own, or none: see `agreed`.
         self.graph = self.seen.within(loaded_with(self.roles.project, setup.place.module))
@@ -469,8 +468,7 @@ class _Reader:
             names = " and ".join(f"`{text.partition(' =')[0]}`" for text in rebound)
             raise NotMigrated(
                 f"{spawned.function.name}() is spawned and reads {names}, and the Accelerator is made further in",
-                spawned.function.lineno,
-                spawned.module,
+                (spawned.module, spawned.function),
             )
 
     def _creation(self, setup: Setup, found: _Findings, needs: list[tuple[Module, ast.AST]]) -> Scope:
@@ -558,8 +556,7 @@ class _Reader:
         if carrier.switch is not None:
             raise NotMigrated(
                 f"`{unparse(carrier.switch)}`, which decides about mixed precision, is set only after the Accelerator is needed",
-                start.statement.lineno,
-                start.module,
+                (start.module, start.statement),
             )
         if device is None and given is None and not (dropped or kept or precision.regions or start.cpu or start.device):
             whole = [e.loop.statement.lineno for e in participants.evaluations if isinstance(e, Whole)]
@@ -625,8 +622,7 @@ class _Reader:
             for name, origin, line in unknown_names(module, self.roles.project.imported_module):
                 raise NotMigrated(
                     f"`{name}` comes from `from {origin} import *`, which is not looked into; import it by its name",
-                    line,
-                    module,
+                    (module, line),
                 )
             if NAME in module.root.bindings or any(NAME in scope.bindings for scope in module.functions.values()):
                 raise NotMigrated("the name `accelerator` is taken in this file", 1)

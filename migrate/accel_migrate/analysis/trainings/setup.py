@@ -32,7 +32,7 @@ from accel_migrate.analysis.values.provenance import (
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.analysis.values.steppers import wrapped_optimizer
 from accel_migrate.flow.main_guard import under_main
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import all_arguments, unparse
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import STATEMENTS, Function, Module, Scope, Variable
 
@@ -120,7 +120,7 @@ class _Finder:
         if sum(built.every for built in every) > 1:
             names = ", ".join(f"`{built.variable.name}`" for built in every if built.every)
             raise NotMigrated(
-                f"how many objects are in each of {names} is not visible to the analysis", _line(every[-1].variable)
+                f"how many objects are in each of {names} is not visible to the analysis", _bound(every[-1].variable)
             )
         return tuple(sorted(every, key=position))
 
@@ -138,8 +138,7 @@ class _Finder:
             raise NotMigrated(
                 f"`{looped[0].name}` is one after another of what a loop goes through, and what that is made of is "
                 "not visible to the analysis, so nothing can be prepared before the loop",
-                _line(looped[0]),
-                module,
+                _bound(looped[0]),
             )
         return rest
 
@@ -148,7 +147,7 @@ class _Finder:
         module = variable.scope.module
         kept = kept_in(self.roles, variable)
         if kept is None:
-            raise NotMigrated(f"what `{variable.name}` holds is not visible to the analysis", _line(variable), module)
+            raise NotMigrated(f"what `{variable.name}` holds is not visible to the analysis", _bound(variable))
         if any(module.variable(element) in named for element in kept.elements):
             self.filled.add(variable)
             return ()
@@ -156,8 +155,7 @@ class _Finder:
             raise NotMigrated(
                 f"`{variable.name}` cannot take prepared objects in the place of those it holds; make it a list, or a "
                 "dictionary that is written out",
-                _line(variable),
-                module,
+                _bound(variable),
             )
         if kept.keys is None:
             return (Built(kept.role, variable, None, True),)
@@ -178,8 +176,7 @@ class _Finder:
                     raise NotMigrated(
                         f"`{variable.name}` belongs to {base.node.name}, which other classes are derived from too; "
                         "prepare it there by hand",
-                        node.lineno,
-                        base.module,
+                        (base.module, node),
                     )
 
     def _check_caller(self, home: Home, prepared: tuple[Built, ...], chains: tuple[list[Variable], ...]) -> None:
@@ -191,7 +188,7 @@ class _Finder:
         function: Function = frame.node  # type: ignore[assignment]
         sites = self.graph.sites.get(function)
         if not sites:
-            raise NotMigrated(caller_not_given(function), function.lineno, module)
+            raise NotMigrated(caller_not_given(function), (module, function))
         if home.method is not None:
             repeated = next((each for each in sites if _is_repeated(*each)), None)
             if repeated is not None:
@@ -199,12 +196,12 @@ class _Finder:
                     f"{function.name}() trains what {home.scope.node.name} has, and a loop calls it again and again; "  # type: ignore[attr-defined]
                     "set its model, optimizer and loaders in __init__, so that they are prepared once"
                 )
-                raise NotMigrated(reason, repeated[1].lineno, repeated[0])
+                raise NotMigrated(reason, (repeated[0], repeated[1]))
             return
         for links in chains:
             if not any(is_root(self.roles, link) for link in links):
                 raise self._out_of_sight(links[-1])
-        raise Scattered(scattered(self.roles, list(chains)), function.lineno, module)
+        raise Scattered(scattered(self.roles, list(chains)), (module, function))
 
     def _check_apart(self, home: Home, participants: Participants) -> None:
         """An evaluation that others may begin before a method has prepared its loader must not count on that."""
@@ -215,13 +212,11 @@ class _Finder:
             if evaluation.prepares and loop.function not in inside:
                 raise _Apart(
                     f"its loader is prepared in {method.node.name}(), which may not have run",  # type: ignore[attr-defined]
-                    loop.statement.lineno,
-                    loop.module,
+                    (loop.module, loop.statement),
                 )
 
     def _out_of_sight(self, parameter: Variable) -> NotMigrated:
         """Why nobody knows where the object behind a parameter is built, told at a call that hands it over."""
-        module = parameter.scope.module
         for caller, call, handed in self.graph.given(parameter):
             if handed is not None:
                 text = unparse(handed)
@@ -230,10 +225,8 @@ class _Finder:
                     reason = f"`{text}` comes from `import *`, so where it is built is not visible to the analysis"
                 else:
                     reason = f"`{text}`, handed over for `{parameter.name}`, is not a variable that could be prepared"
-                return NotMigrated(reason, call.lineno, caller)
-        return NotMigrated(
-            f"where `{parameter.name}` is built is not visible to the analysis", _line(parameter), module
-        )
+                return NotMigrated(reason, (caller, call))
+        return NotMigrated(f"where `{parameter.name}` is built is not visible to the analysis", _bound(parameter))
 
     def _trains(self, module: Module, statement: ast.stmt) -> bool:
         """Whether a statement runs a backward pass, itself or by what it calls."""
@@ -325,8 +318,7 @@ class _Finder:
                 raise NotMigrated(
                     f"`{unparse(statement.targets[0])}` starts to read the loader before all is built that is "
                     "prepared with it; make it after the optimizer",
-                    statement.lineno,
-                    module,
+                    (module, statement),
                 )
 
     def _outermost_loop(self, module: Module, statement: ast.stmt) -> ast.stmt:
@@ -359,7 +351,7 @@ def _handed(roles: Roles, module: Module, value: ast.expr) -> set[Variable]:
     """What an object of the project's own classes, a list or a dictionary is made of."""
     parts: list[ast.expr | None] = []
     if isinstance(value, ast.Call) and _class_made(roles, module, value) is not None:
-        parts = [*value.args, *[keyword.value for keyword in value.keywords]]
+        parts = [*all_arguments(value)]
     elif isinstance(value, ast.Dict):
         parts = [*value.values]
     elif isinstance(value, ast.List | ast.Tuple | ast.Set):
@@ -373,9 +365,10 @@ def _class_made(roles: Roles, module: Module, value: ast.expr) -> ast.ClassDef |
     return target.node if target is not None and isinstance(target.node, ast.ClassDef) else None
 
 
-def _line(variable: Variable) -> int:
+def _bound(variable: Variable) -> tuple[Module, ast.AST]:
     """Where a variable is first bound."""
-    return next((b.statement.lineno for b in variable.scope.module.bindings(variable)), 1)
+    module = variable.scope.module
+    return module, next((b.statement for b in module.bindings(variable)), module.tree)
 
 
 def find_device(
@@ -429,8 +422,7 @@ def _check_inherited(roles: Roles, graph: CallGraph, home: Scope) -> None:
         raise NotMigrated(
             f"`{above[0].name}` is what a base class is given, and the Accelerator of "
             f"{home.node.name} would not be told of it",  # type: ignore[attr-defined]
-            _line(above[0]),
-            above[0].scope.module,
+            _bound(above[0]),
         )
 
 

@@ -6,7 +6,7 @@ import ast
 
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import all_arguments, calls_method, unparse, walk
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Function, Module, Variable
 
@@ -92,11 +92,7 @@ def _reads_gradient(loop: ast.For, name: str) -> bool:
 
 
 def _owner_of_parameters(iterated: ast.AST) -> ast.expr | None:
-    if (
-        isinstance(iterated, ast.Call)
-        and isinstance(iterated.func, ast.Attribute)
-        and iterated.func.attr == "parameters"
-    ):
+    if calls_method(iterated, "parameters"):
         return iterated.func.value
     return None
 
@@ -115,14 +111,14 @@ def _unknown_stepper(roles: Roles, module: Module, backward: Backward) -> str:
 def _is_made_of_optimizer(roles: Roles, variable: Variable) -> bool:
     module = variable.scope.module
     made = [b.value for b in module.bindings(variable) if isinstance(b.value, ast.Call)]
-    handed = [a for call in made for a in (*call.args, *[k.value for k in call.keywords])]
+    handed = [a for call in made for a in all_arguments(call)]
     return any(roles.role(module, argument) & Role.OPTIMIZER for argument in handed)
 
 
 def is_stepped(backward: Backward) -> bool:
     """Whether something steps in the function of a backward pass."""
     beside = _calls_beside(backward.module, backward)
-    return any(isinstance(call.func, ast.Attribute) and call.func.attr == "step" for call in beside)
+    return any(calls_method(call, "step") for call in beside)
 
 
 def _is_complete(roles: Roles, module: Module, function: Function) -> bool:

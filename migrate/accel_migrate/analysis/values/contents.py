@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.flow.nodes import all_arguments, is_call_of
 from accel_migrate.flow.scopes import Module, Variable
 
 Place = tuple[Module, ast.expr]
@@ -35,8 +36,8 @@ def _inside(module: Module, node: ast.expr) -> list[Place]:
         return [(module, node.value if isinstance(node, ast.DictComp) else node.elt)]
     if isinstance(node, ast.IfExp):
         return [(module, node.body), (module, node.orelse)]
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
-        return [(module, value) for value in (*node.args, *[keyword.value for keyword in node.keywords])]
+    if is_call_of(node, "dict"):
+        return [(module, value) for value in all_arguments(node)]
     return []
 
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection
 
 from accel_migrate.analysis.values.roles import Roles, arguments_of
-from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.nodes import calls_method, walk
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Module, Variable
 
@@ -54,6 +54,6 @@ def _only_stores(constructor: Definition, handed: set[str]) -> bool:
 
 def _placed(value: ast.expr) -> ast.expr:
     """`net` of `net.to(device)`."""
-    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in ("to", "cuda"):
+    while calls_method(value, "to", "cuda"):
         value = value.func.value
     return value

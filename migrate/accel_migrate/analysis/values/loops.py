@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from accel_migrate.analysis.values.asked_to_train import told, trains_by
 from accel_migrate.analysis.values.roles import Role, Roles, Sites, given_by, is_transparent
-from accel_migrate.flow.nodes import called_name, unparse
+from accel_migrate.flow.nodes import called_name, calls_method, is_call_of, unparse
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Function, Module, Scope, Variable
@@ -134,7 +134,7 @@ def _backward(roles: Roles, module: Module, call: ast.Call) -> Backward | None:
     if call.args or any(keyword.arg in ("gradient", None) for keyword in call.keywords):
         return None  # a gradient is handed in: not a scalar loss
     receiver = function.value
-    if isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Attribute) and receiver.func.attr == "scale":
+    if calls_method(receiver, "scale"):
         if roles.of(module.variable(receiver.func.value)) & Role.SCALER and len(receiver.args) == 1:
             return Backward(module, call, receiver.args[0], receiver.func.value)
     value = roles.value(module, receiver)
@@ -243,7 +243,7 @@ def iterated_loaders(roles: Roles, module: Module, iterated: ast.expr) -> list[a
     inner = _value(iterated)
     while isinstance(inner, ast.Call) and passes_through(module, inner):
         inner = _value(inner.args[0])
-    side_by_side = isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "zip"
+    side_by_side = is_call_of(inner, "zip")
     read = inner.args if side_by_side and isinstance(inner, ast.Call) else [iterated]
     return [loader for part in read if (loader := iterated_loader(roles, module, part)) is not None]
 

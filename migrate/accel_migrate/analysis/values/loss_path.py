@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles, is_wrapper
-from accel_migrate.flow.nodes import called_name, children
+from accel_migrate.flow.nodes import all_arguments, called_name, children
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Module, Variable
@@ -124,7 +124,7 @@ class LossPath:
         if not isinstance(call, ast.Call) or call.func is model:
             return False
         name = called_name(call)
-        handed = [*call.args, *[keyword.value for keyword in call.keywords]]
+        handed = all_arguments(call)
         return name[:1].isupper() or all(
             isinstance(argument, ast.Constant) or self.roles.role(module, argument) & _NO_PART for argument in handed
         )

@@ -11,7 +11,7 @@ from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.nodes import is_call_of, walk
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Module, Variable
@@ -204,8 +204,7 @@ def _gives_something(method: ast.FunctionDef) -> bool:
 def may_reach_any_part(method: ast.AST) -> bool:
     """Whether a method gets at parts of its module other than by their names."""
     return any(
-        (isinstance(node, ast.Attribute) and node.attr in _ANY_PART)
-        or (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "vars"))
+        (isinstance(node, ast.Attribute) and node.attr in _ANY_PART) or (is_call_of(node, "getattr", "vars"))
         for node in walk(method)
     )
 

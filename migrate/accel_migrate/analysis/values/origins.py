@@ -10,7 +10,7 @@ from enum import Flag, auto
 from accel_migrate.analysis.values.entries import entries, fields
 from accel_migrate.analysis.values.roles import Role, Roles, given_by
 from accel_migrate.effects import more_than_an_answer
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import calls_method, is_call_of, unparse, walk
 from accel_migrate.flow.program import Definition, default_of
 from accel_migrate.flow.scopes import Binding, Function, Module, Variable
 
@@ -112,17 +112,17 @@ def _of_call(roles: Roles, module: Module, call: ast.Call, depth: int) -> Where:
         return kind
     if dotted in _ASKS_TORCH:
         return Where.GPU
-    if isinstance(call.func, ast.Attribute) and call.func.attr == "format":
+    if calls_method(call, "format"):
         return _of_text(roles, module, call.func.value, call.args, depth)
-    if isinstance(call.func, ast.Name) and call.func.id == "str" and len(call.args) == 1:
+    if is_call_of(call, "str") and len(call.args) == 1:
         return where(roles, module, call.args[0], depth + 1)
-    if isinstance(call.func, ast.Name) and call.func.id == "getattr" and len(call.args) > 1:
+    if is_call_of(call, "getattr") and len(call.args) > 1:
         return Where.FOLLOWS if _names_attribute(call.args[1], "device") else Where.UNKNOWN
     if unparse(call.func).endswith((".get", "getenv")) and call.args:  # of the environment, or of a configuration
         rest = [*call.args[1:], *[keyword.value for keyword in call.keywords]]
         return Where.UNKNOWN | (where(roles, module, rest[0], depth + 1) if rest else Where.UNMOVED)
     target = roles.target(module, call)
-    if target is None and isinstance(call.func, ast.Attribute) and call.func.attr == "get_device" and not dotted:
+    if target is None and calls_method(call, "get_device") and not dotted:
         return Where.FOLLOWS  # of a tensor
     if target is None or isinstance(target.node, ast.ClassDef):
         return Where.UNKNOWN
@@ -196,7 +196,7 @@ def _defaults_of_option(roles: Roles, module: Module, node: ast.Name | ast.Attri
     found: list[tuple[Module, ast.expr]] = []
     for home in roles.project.modules:
         for call in home.calls:
-            if not isinstance(call.func, ast.Attribute) or call.func.attr != "add_argument":
+            if not calls_method(call, "add_argument"):
                 continue
             flags = [str(a.value) for a in call.args if isinstance(a, ast.Constant)]
             said = {keyword.arg: keyword.value for keyword in call.keywords}

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from accel_migrate.analysis.values.containers import KEPT, is_looped, looped_from
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.flow.nodes import calls_method
 from accel_migrate.flow.once import once
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
 from accel_migrate.flow.sequence import follows
@@ -37,12 +38,12 @@ class Built:
 
 
 class NotMigrated(Exception):
-    """Why the objects cannot be prepared in one place; the line is where the trouble is."""
+    """Why the objects cannot be prepared in one place, and the file and line where the trouble is."""
 
-    def __init__(self, message: str, line: int, module: Module | None = None) -> None:
+    def __init__(self, message: str, at: int | tuple[Module | None, ast.AST | int]) -> None:
         super().__init__(message)
-        self.line = line
-        self.module = module  # None: the file of the loop
+        self.module, where = at if isinstance(at, tuple) else (None, at)  # None: the file of the loop
+        self.line: int = where if isinstance(where, int) else getattr(where, "lineno", 1)
 
 
 class Scattered(NotMigrated):
@@ -129,7 +130,7 @@ def _models_in(roles: Roles, module: Module, value: ast.expr) -> list[ast.expr]:
 
 
 def _passed_on(module: Module, value: ast.expr) -> Variable | None:
-    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in ("to", "cuda"):
+    while calls_method(value, "to", "cuda"):
         value = value.func.value
     return module.variable(value) if isinstance(value, ast.Name | ast.Attribute) else None
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from accel_migrate.analysis.values.observed import Observed, backwards_in, observed_in
 from accel_migrate.facts import Facts
 from accel_migrate.flow import torch_api
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import all_arguments, calls_method, positional_parameters, unparse
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Definition, Program
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
@@ -83,25 +83,15 @@ _SAME_OBJECT = ITSELF | {"apply"}
 _LEAVES_DEVICE = {"cpu", "numpy", "tolist", "item"}
 # What the kinds of the table of libraries are to training.
 _MADE = {
-    "model": Role.MODEL,
-    "criterion": Role.CRITERION,
-    "optimizer": Role.OPTIMIZER,
-    "loader": Role.LOADER,
-    "scheduler": Role.SCHEDULER,
-    "scaler": Role.SCALER,
-    "device": Role.DEVICE,
-    "autocast": Role.AUTOCAST,
+    "model": Role.MODEL, "criterion": Role.CRITERION, "optimizer": Role.OPTIMIZER, "loader": Role.LOADER,
+    "scheduler": Role.SCHEDULER, "scaler": Role.SCALER, "device": Role.DEVICE, "autocast": Role.AUTOCAST,
     "sampler": Role.SAMPLER,
-}
+}  # fmt: skip
 # What the kinds that a run shows are to training. A frozen model is not trained.
 _OBSERVED = {
-    "model": Role.MODEL,
-    "module without weights": Role.CRITERION,
-    "optimizer": Role.OPTIMIZER,
-    "loader": Role.LOADER,
-    "scheduler": Role.SCHEDULER,
-    "scaler": Role.SCALER,
-}
+    "model": Role.MODEL, "module without weights": Role.CRITERION, "optimizer": Role.OPTIMIZER, "loader": Role.LOADER,
+    "scheduler": Role.SCHEDULER, "scaler": Role.SCALER,
+}  # fmt: skip
 
 
 class Roles:
@@ -380,7 +370,7 @@ class Roles:
     def _parameters_given(self, module: Module, call: ast.Call) -> list[ast.expr]:
         """The arguments of an optimizer, and what the variables among them were made from."""
         found: list[ast.expr] = []
-        for argument in (*call.args, *[keyword.value for keyword in call.keywords]):
+        for argument in all_arguments(call):
             found.append(argument)
             found += [b.value for b in module.bindings_of(argument) if b.value is not None]
         return found
@@ -472,11 +462,11 @@ class Roles:
             if is_transparent(module, iterated) and iterated.args:
                 inner = iterated.args[0]
                 return self._element(module, inner, self._evaluate(module, inner, 1))
-            if isinstance(iterated.func, ast.Attribute) and iterated.func.attr in ("items", "values"):
+            if calls_method(iterated, "items", "values"):
                 base = self._evaluate(module, iterated.func.value, 1)
                 if base.role & Role.BATCH:
                     return Value(Role.BATCH)
-            if isinstance(iterated.func, ast.Attribute) and iterated.func.attr == "log_every" and iterated.args:
+            if calls_method(iterated, "log_every") and iterated.args:
                 inner = iterated.args[0]
                 return self._element(module, inner, self._evaluate(module, inner, 1))
         return UNKNOWN
@@ -665,7 +655,7 @@ def positional_of(target: Definition) -> list[str]:
     """The parameters that a call fills in turn; methods have bound their first."""
     node = target.node
     assert not isinstance(node, ast.ClassDef)
-    names = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
+    names = [a.arg for a in positional_parameters(node)]
     decorators = [unparse(d) for d in node.decorator_list]
     is_method = target.scope.parent is not None and target.scope.parent.is_class and "staticmethod" not in decorators
     return names[1:] if is_method else names

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.nodes import all_arguments
 from accel_migrate.flow.scopes import Module, Variable
 
 
@@ -42,7 +43,7 @@ def _steps_within(roles: Roles, module: Module, variable: Variable) -> bool:
 def _made_of(roles: Roles, module: Module, variable: Variable) -> Variable | None:
     for binding in module.bindings(variable):
         if isinstance(binding.value, ast.Call):
-            for argument in (*binding.value.args, *[keyword.value for keyword in binding.value.keywords]):
+            for argument in all_arguments(binding.value):
                 inner = module.variable(argument)
                 if inner is not None and roles.of(inner) & Role.OPTIMIZER:
                     return inner

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from accel_migrate.analysis.values.loops import Backward, CallGraph, passes_through
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.libraries import is_library
+from accel_migrate.flow.nodes import is_call_of
 from accel_migrate.flow.program import Program
 from accel_migrate.flow.scopes import Module
 
@@ -41,7 +42,7 @@ def _is_unread(roles: Roles, graph: CallGraph, module: Module, node: ast.expr) -
     pending = [(module, node)]
     for owner, part in pending:
         part = _gone_through(owner, part)
-        if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "zip":
+        if is_call_of(part, "zip"):
             pending += [(owner, argument) for argument in part.args]
             continue
         while (variable := owner.variable(part)) is None or not owner.bindings(variable):
