@@ -102,6 +102,40 @@ def positional_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> l
     return [*function.args.posonlyargs, *function.args.args]
 
 
+def own_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
+    """Those that a call fills one by one, in turn or by name."""
+    return [*positional_parameters(function), *function.args.kwonlyargs]
+
+
+_OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip
+
+
+def opposite(test: ast.expr) -> ast.expr:
+    """A condition turned round, without a `not` where that can be helped."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return test.operand
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and type(test.ops[0]) in _OPPOSITE:
+        return ast.Compare(test.left, [_OPPOSITE[type(test.ops[0])]()], test.comparators)
+    return ast.UnaryOp(ast.Not(), test)
+
+
+@once
+def own_statements(scope: ast.AST) -> list[ast.stmt]:
+    """The statements that run with a scope, those of its blocks included, without functions and classes in it."""
+    found: list[ast.stmt] = []
+    pending: list[ast.AST] = list(scope.body)  # type: ignore[attr-defined]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if isinstance(node, ast.stmt):
+            found.append(node)
+        pending += [c for c in children(node) if isinstance(c, ast.stmt | ast.excepthandler | ast.match_case)]
+    return found
+
+
 def is_none(node: ast.AST | None) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 

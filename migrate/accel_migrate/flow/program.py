@@ -257,6 +257,11 @@ class Program(Lookup):
             for base in self.base_names(owner)
         )
 
+    def is_in_torch_module(self, module: Module, node: ast.AST) -> bool:
+        """Whether a node is in a method of such a class."""
+        owner = module.scope(node).owner_class
+        return owner is not None and self.is_torch_module(self.classes[owner.node])
+
     def base_names(self, owner: Definition, depth: int = 0) -> set[str]:
         """Dotted names of every base class that lies outside of the project."""
         names: set[str] = set()

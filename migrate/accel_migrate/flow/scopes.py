@@ -341,6 +341,15 @@ class Module:
             return self.attribute_bindings.get(variable, [])
         return variable.scope.bindings.get(variable.name, [])
 
+    def is_parameter(self, variable: Variable | None) -> bool:
+        """Whether a variable is, also or only, what a function is handed."""
+        return any(binding.kind == "parameter" for binding in self.bindings(variable))
+
+    def held(self, node: ast.expr) -> list[ast.expr | None]:
+        """What a name or a dotted attribute is bound to; any other expression is itself."""
+        variable = self.variable(node)
+        return [node] if variable is None else [binding.value for binding in self.bindings(variable)]
+
     def bindings_of(self, node: ast.AST) -> list[Binding]:
         """What the variable behind a name or a dotted attribute is bound to in this file."""
         return self.bindings(self.variable(node))

@@ -102,7 +102,7 @@ def _of_evaluation(context: Context, counts: Counts, left: ast.expr, right: ast.
 def _is_always_shared(context: Context, counts: Counts, module: Module, loader: ast.expr) -> bool:
     """Whether a name holds a prepared loader in every call: another one has no `base_dataloader`."""
     variable = module.variable(loader)
-    is_parameter = variable is not None and any(b.kind == "parameter" for b in module.bindings(variable))
+    is_parameter = module.is_parameter(variable)
     given = context.script.graph.given(variable) if variable is not None and is_parameter else []
     return counts.is_shared(module, loader) and all(
         value is not None and _is_always_shared(context, counts, caller, value) for caller, _, value in given

@@ -97,7 +97,7 @@ def _evaluates(module: Module, statement: ast.stmt, evaluations: list[Evaluation
 def _belongs_to_caller(module: Module, statement: ast.stmt, tensor: ast.expr) -> bool:
     """A parameter that is not handed back: the caller looks at its own tensor afterwards."""
     variable = module.variable(tensor)
-    if variable is None or not any(b.kind == "parameter" for b in module.bindings(variable)):
+    if variable is None or not module.is_parameter(variable):
         return False
     function = module.scope(statement).function
     returned = module.returned(function) if function is not None else []

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.distribution.replacements import Replacement, Shared
-from accel_migrate.analysis.values.constructions import constructions
+from accel_migrate.analysis.values.constructions import built_calls
 from accel_migrate.analysis.values.loops import CallGraph
-from accel_migrate.analysis.values.provenance import NotMigrated, chain
+from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import calls_method, is_falsy, is_none, unparse, walk
 from accel_migrate.flow.scopes import Module, Variable
@@ -187,8 +187,7 @@ def epochs_told(
         statement = module.statement(call)
         if loader is None or not roles.role(module, loader) & Role.LOADER or not isinstance(statement, ast.Expr):
             continue
-        links = chain(roles, graph, module.variable(loader))
-        built = [made for link in links for _, made in constructions(roles, link, Role.LOADER)]
+        built = [made for _, made in built_calls(roles, graph, module.variable(loader), Role.LOADER)]
         if built and all(one in gone or _is_told_plainly(one, replaced) for one in built):
             replacements.append(
                 Replacement(CODE, module, statement, None, "a prepared loader reshuffles in each epoch")

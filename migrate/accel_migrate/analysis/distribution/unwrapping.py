@@ -74,7 +74,7 @@ def _under_parameter(module: Module, node: ast.Attribute) -> bool:
     if [unparse(target) for target in statement.targets] != [unparse(node.value)]:
         return False
     asked = [v for name in module.walk(above.test, ast.Name) if (v := module.variable(name)) is not None]
-    return any(binding.kind == "parameter" for variable in asked for binding in module.bindings(variable))
+    return any(module.is_parameter(variable) for variable in asked)
 
 
 def _either_state(module: Module, node: ast.Attribute) -> ast.IfExp | None:

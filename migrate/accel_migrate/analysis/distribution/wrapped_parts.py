@@ -7,7 +7,6 @@ import ast
 from accel_migrate.analysis.distribution.replacements import Wrapping
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Module
 
 
@@ -37,9 +36,7 @@ def is_part(roles: Roles, module: Module, model: ast.expr) -> bool:
         return False
     scope = module.scope(model)
     if isinstance(model.value, ast.Name) and model.value.id == scope.self_name and scope.owner_class is not None:
-        owner = scope.owner_class.node
-        assert isinstance(owner, ast.ClassDef)
-        return roles.project.is_torch_module(Definition(module, owner))
+        return roles.project.is_in_torch_module(module, model)
     return bool(roles.role(module, model.value) & Role.MODEL)
 
 

@@ -216,7 +216,7 @@ class Figures:
             return []
         found = [variable]
         for current in found:
-            if any(b.kind == "parameter" for b in current.scope.module.bindings(current)) and len(found) < 10:
+            if current.scope.module.is_parameter(current) and len(found) < 10:
                 for module, _, argument in given_by(self.roles.sites, current):
                     source = module.variable(argument) if argument is not None else None
                     if source is not None and source not in found:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 
 from accel_migrate.analysis.evaluation.figures import NotExact
-from accel_migrate.analysis.values.constructions import constructions
+from accel_migrate.analysis.values.constructions import built_calls
 from accel_migrate.analysis.values.loops import CallGraph
-from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import called_name, unparse, walk
+from accel_migrate.flow.nodes import called_name, own_parameters, unparse, walk
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Function, Module
@@ -88,14 +87,13 @@ class Quiet:
     def _model(self, module: Module, model: ast.expr) -> None:
         self.ran = True
         earlier = _earlier(module, model)
-        for link in chain(self.roles, self.graph, module.variable(model)):
-            for owner, built in constructions(self.roles, link, Role.MODEL):
-                replaced = owner is module and module.statement(built) in earlier
-                for call in (node for node in walk(built) if isinstance(node, ast.Call)):  # `Net().to(device)`
-                    made = self.roles.target(owner, call)
-                    if made is not None and isinstance(made.node, ast.ClassDef):
-                        for part in self._parts(made)[replaced:]:  # `model = Head(model.body)` runs parts of it
-                            _check_forward(part.module, part.node)  # type: ignore[arg-type]
+        for owner, built in built_calls(self.roles, self.graph, module.variable(model), Role.MODEL):
+            replaced = owner is module and module.statement(built) in earlier
+            for call in (node for node in walk(built) if isinstance(node, ast.Call)):  # `Net().to(device)`
+                made = self.roles.target(owner, call)
+                if made is not None and isinstance(made.node, ast.ClassDef):
+                    for part in self._parts(made)[replaced:]:  # `model = Head(model.body)` runs parts of it
+                        _check_forward(part.module, part.node)  # type: ignore[arg-type]
 
     def _parts(self, model: Definition) -> list[Definition]:
         """The classes of the project that a model is made of, itself the first, and those that they extend."""
@@ -113,7 +111,7 @@ class Quiet:
         if function in self._known:
             return
         self._known.add(function)
-        given = {a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)}
+        given = {a.arg for a in own_parameters(function)}
         bound = {n.id for n in walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         for node in walk(function):
             if isinstance(node, ast.Global | ast.Nonlocal | ast.Yield | ast.YieldFrom | ast.Delete):

@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 
 from accel_migrate.analysis.values.roles import Roles
-from accel_migrate.flow.nodes import called_name, walk
+from accel_migrate.flow.nodes import called_name, own_parameters, walk
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Module
 from accel_migrate.flow.sequence import comes_first
@@ -42,7 +42,7 @@ def _shows(roles: Roles, target: Definition, depth: int) -> bool:
     node = target.node
     if isinstance(node, ast.ClassDef):
         return False
-    given = {a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+    given = {a.arg for a in own_parameters(node)}
     bound = {n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} - given
     kept = {name for n in walk(node) if isinstance(n, ast.Global) for name in n.names}
     if isinstance(node, ast.AsyncFunctionDef) or any(_is_read_elsewhere(roles, target, name) for name in kept):

@@ -119,7 +119,7 @@ def check_built_here(roles: Roles, graph: CallGraph, prepared: tuple[Built, ...]
     """NotMigrated where a model comes from outside: it is on a device that nothing here tells, and may not be sent to the CPU."""
     for built in prepared:
         for link in chain(roles, graph, built.variable) if built.role is Role.MODEL else ():
-            handed = any(binding.kind == "parameter" for binding in link.scope.module.bindings(link))
+            handed = link.scope.module.is_parameter(link)
             function = link.scope.node
             if handed and isinstance(function, ast.FunctionDef) and not graph.sites.get(function):
                 reason = f"`{link.name}` is handed to {function.name}() from outside the files given, on a device not visible"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from accel_migrate.analysis.values.roles import Roles
-from accel_migrate.flow.nodes import all_arguments
+from accel_migrate.flow.nodes import all_arguments, own_parameters
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Module
 
@@ -74,4 +74,4 @@ def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     arguments = function.args
     if not all(isinstance(each, ast.Constant) for each in [*arguments.defaults, *arguments.kw_defaults] if each):
         return set()
-    return {each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+    return {each.arg for each in own_parameters(function)}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.shares import chooses_sizes
 from accel_migrate.analysis.trainings.training import Script, Training
-from accel_migrate.analysis.values.constructions import constructions
+from accel_migrate.analysis.values.constructions import built_calls
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role
@@ -46,10 +46,9 @@ def _trained_on(training: Training) -> list[Variable]:
 
 
 def _built(script: Script, loader: Variable) -> Iterator[tuple[Module, ast.Call]]:
-    for link in chain(script.roles, script.graph, loader):
-        for module, call in constructions(script.roles, link, Role.LOADER):
-            if (module.qualified(call.func) or "").endswith("data.DataLoader"):
-                yield module, call
+    for module, call in built_calls(script.roles, script.graph, loader, Role.LOADER):
+        if (module.qualified(call.func) or "").endswith("data.DataLoader"):
+            yield module, call
 
 
 def _batch_size(call: ast.Call) -> ast.expr | None:
@@ -63,8 +62,7 @@ def _batch_size(call: ast.Call) -> ast.expr | None:
 def _is_of_one(module: Module, call: ast.Call) -> bool:
     """Whether a loader yields single samples, or what its sampler decides on: `batch_size=None`."""
     size = _batch_size(call)
-    variable = module.variable(size) if size is not None else None
-    values = [size] if variable is None else [binding.value for binding in module.bindings(variable)]
+    values = module.held(size) if size is not None else [size]
     return bool(values) and all(isinstance(value, ast.Constant) and value.value in (None, 1) for value in values)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from accel_migrate.analysis.evaluation.results import is_length
 from accel_migrate.analysis.processes.local import Locality
-from accel_migrate.analysis.values.constructions import constructions, is_torchs_sampler
+from accel_migrate.analysis.values.constructions import built_calls, constructions, is_torchs_sampler
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.numbers import Numbers, numbers_of_data
 from accel_migrate.analysis.values.provenance import chain
@@ -97,18 +97,17 @@ class Counts:
 
     def _draws_from_all(self, module: Module, loader: ast.expr) -> bool:
         """Whether a loader's sampler is torch's, or one that is taken away; another may know this process's part only."""
-        for link in chain(self.roles, self.graph, module.variable(loader)):
-            for owner, call in constructions(self.roles, link, Role.LOADER):
-                for keyword in call.keywords:
-                    if keyword.arg in ("sampler", "batch_sampler") and not self._is_torchs(owner, keyword.value):
-                        return False
-        return True
+        return all(
+            self._is_torchs(owner, keyword.value)
+            for owner, call in built_calls(self.roles, self.graph, module.variable(loader), Role.LOADER)
+            for keyword in call.keywords
+            if keyword.arg in ("sampler", "batch_sampler")
+        )
 
     def _is_torchs(self, module: Module, sampler: ast.expr) -> bool:
         if self.roles.role(module, sampler) & Role.SAMPLER:
             return True  # a DistributedSampler, which goes
-        variable = module.variable(sampler)
-        values = [b.value for b in module.bindings(variable)] if variable is not None else [sampler]
+        values = module.held(sampler)
         return bool(values) and all(
             isinstance(v, ast.Constant) or (isinstance(v, ast.Call) and is_torchs_sampler(module, v)) for v in values
         )

@@ -93,12 +93,9 @@ def _samples(module: Module, call: ast.Call) -> bool:
     """`Uniform(-1, 1).sample((4,))`, by a name or as it is made."""
     if not calls_method(call, "sample", "rsample"):
         return False
-    made = call.func.value
-    variable = module.variable(made) if isinstance(made, ast.Name | ast.Attribute) else None
-    values = [made] if variable is None else [binding.value for binding in module.bindings(variable)]
     return any(
         isinstance(value, ast.Call) and (module.qualified(value.func) or "").startswith("torch.distributions.")
-        for value in values
+        for value in module.held(call.func.value)
     )
 
 

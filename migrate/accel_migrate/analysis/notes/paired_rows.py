@@ -240,8 +240,7 @@ class _Values:
             return False
         scope = variable.scope
         owner = scope.owner_class
-        is_given = any(binding.kind == "parameter" for binding in module.bindings(variable))
-        if owner is None or not is_given or variable.name == scope.self_name:
+        if owner is None or not module.is_parameter(variable) or variable.name == scope.self_name:
             return False
         return bool(self.roles.project.base_names(Definition(module, owner.node)))  # type: ignore[arg-type]
 

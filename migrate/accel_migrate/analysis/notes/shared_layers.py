@@ -46,8 +46,7 @@ def shared_layers(script: Script, training: Training) -> Iterator[Shared]:
 
 def _is_one_model(script: Script, module: Module, variable: Variable) -> bool:
     """Whether a name is that of one model wherever it is read; that of a parameter is of whatever is handed over."""
-    handed = any(binding.kind == "parameter" for binding in module.bindings(variable))
-    return bool(script.roles.of(variable) & Role.MODEL) and not handed
+    return bool(script.roles.of(variable) & Role.MODEL) and not module.is_parameter(variable)
 
 
 def _owner(module: Module, node: ast.expr, models: dict[Variable, str]) -> Variable | None:

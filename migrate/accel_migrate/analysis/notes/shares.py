@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from accel_migrate.analysis.trainings.training import Script, Training
-from accel_migrate.analysis.values.constructions import constructions, options_of
+from accel_migrate.analysis.values.constructions import built_calls, options_of
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.flow.scopes import Module, Variable
@@ -42,9 +42,8 @@ def read_whole_before(script: Script, training: Training) -> tuple[Module, ast.C
 
 def chooses_sizes(script: Script, loader: Variable | None) -> bool:
     """Whether a loader is built with a batch sampler, which decides by itself how large its batches are."""
-    links = chain(script.roles, script.graph, loader)
-    built = [call for link in links for _, call in constructions(script.roles, link, Role.LOADER)]
-    return any(keyword.arg == "batch_sampler" for call in built for keyword in call.keywords)
+    built = built_calls(script.roles, script.graph, loader, Role.LOADER)
+    return any(keyword.arg == "batch_sampler" for _, call in built for keyword in call.keywords)
 
 
 def _reads_by_hand(script: Script, training: Training) -> bool:

@@ -17,7 +17,7 @@ from accel_migrate.analysis.values.made_of import built_by, made_of
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.libraries import is_library
 from accel_migrate.flow.nodes import called_name, positional_parameters, unparse
-from accel_migrate.flow.program import Definition, default_of
+from accel_migrate.flow.program import default_of
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.torch_api import itself
 
@@ -95,11 +95,8 @@ def _builds(roles: Roles, module: Module, call: ast.Call) -> bool:
     """Whether a call may build layers: not one that a forward makes, nor what is raised."""
     scope = module.scope(call)
     name = getattr(scope.function, "name", "")
-    if name == "__call__" and scope.owner_class is not None:
-        owner = scope.owner_class.node
-        assert isinstance(owner, ast.ClassDef)
-        name = "forward" if roles.project.is_torch_module(Definition(module, owner)) else name
-    return name != "forward" and not isinstance(module.parents[call], ast.Raise)
+    runs = name == "forward" or (name == "__call__" and roles.project.is_in_torch_module(module, call))
+    return not runs and not isinstance(module.parents[call], ast.Raise)
 
 
 def _gives_weights(module: Module, load: ast.Call) -> bool:

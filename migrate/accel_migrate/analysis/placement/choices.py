@@ -14,7 +14,7 @@ from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.main_guard import asks_for_name
-from accel_migrate.flow.nodes import calls_method, is_call_of, is_none, unparse, walk
+from accel_migrate.flow.nodes import calls_method, is_call_of, is_none, opposite, unparse, walk
 from accel_migrate.flow.points import ends
 from accel_migrate.flow.scopes import Module, Scope, Variable
 
@@ -411,19 +411,8 @@ def _either(left: bool | ast.expr, right: bool | ast.expr) -> bool | ast.expr:
     return ast.BoolOp(ast.Or(), [left, right])
 
 
-_OPPOSITE = {
-    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.In: ast.NotIn, ast.NotIn: ast.In,
-}  # fmt: skip
-
-
 def negated(test: bool | ast.expr) -> bool | ast.expr:
-    if isinstance(test, bool):
-        return not test
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return test.operand
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and type(test.ops[0]) in _OPPOSITE:
-        return ast.Compare(test.left, [_OPPOSITE[type(test.ops[0])]()], test.comparators)
-    return ast.UnaryOp(ast.Not(), test)
+    return not test if isinstance(test, bool) else opposite(test)
 
 
 def text_of(test: bool | ast.expr) -> str | None:

@@ -17,8 +17,7 @@ from accel_migrate.analysis.values.provenance import Place, chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.cfg import Graph, graph_of
 from accel_migrate.flow.definitions import calls_at, owner_of
-from accel_migrate.flow.nodes import called_name, children
-from accel_migrate.flow.once import once
+from accel_migrate.flow.nodes import called_name, own_statements
 from accel_migrate.flow.scopes import Function, Module, Variable
 from accel_migrate.flow.torch_api import ITSELF
 
@@ -86,7 +85,7 @@ class EarlyUses:
                 places += [(self.place.module, s) for s in self._between(self.place.module, self.function, call)]
                 same |= {alias for alias in self.aliases if self.roles.of(alias) & Role.MODEL}
         if self.function is not None and self._ways_to_prepare(module, function):
-            early = [s for s in _own_statements(self.function) if s is self.place.after or not self._is_after(s)]
+            early = [s for s in own_statements(self.function) if s is self.place.after or not self._is_after(s)]
             places += [(self.place.module, statement) for statement in early]
             same |= {alias for alias in self.aliases if self.roles.of(alias) & Role.MODEL}
         handed = isinstance(node, ast.expr) and isinstance(module.parents[node], ast.Call | ast.keyword)
@@ -99,7 +98,7 @@ class EarlyUses:
         module = self.place.module
         flow = self._flow(module, self.function)
         found: set[Function] = set()
-        for statement in _own_statements(self.function or module.tree):
+        for statement in own_statements(self.function or module.tree):
             if flow.holds(statement) and not self._is_after(statement):
                 found |= self._reached(module, statement)
         return found
@@ -120,7 +119,7 @@ class EarlyUses:
         flow = self._flow(module, function)
         here = module is self.place.module and function is self.function
         ways = [] if here else self._ways_to_prepare(module, function)
-        for statement in _own_statements(function or module.tree):
+        for statement in own_statements(function or module.tree):
             if flow.holds(statement) and statement is not start and flow.reachable(start, statement):
                 prepared = self._is_after(statement) if here else any(flow.dominates(way, statement) for way in ways)
                 if statement is self.place.after or not prepared:
@@ -132,14 +131,14 @@ class EarlyUses:
             return []
         scope = function or module.tree
         if scope not in self._ways:
-            self._ways[scope] = [s for s in _own_statements(scope) if self.function in self._reached(module, s)]
+            self._ways[scope] = [s for s in own_statements(scope) if self.function in self._reached(module, s)]
         return self._ways[scope]
 
     def _calls_before(self, function: Function) -> Iterator[ast.stmt]:
         """Statements beside `prepare`, not after it, that call a function."""
         module = self.place.module
         flow = self._flow(module, self.function)
-        for statement in _own_statements(self.function or module.tree):
+        for statement in own_statements(self.function or module.tree):
             if flow.holds(statement) and function in self._reached(module, statement):
                 if not self._is_after(statement):
                     yield statement
@@ -231,18 +230,3 @@ def _is_copied(module: Module, call: ast.Call) -> bool:
     around: ast.AST = module.statement(call)
     names = [n.attr if isinstance(n, ast.Attribute) else getattr(n, "id", "") for n in module.walk(around)]
     return any(name in _COPIES or _DRAWS.match(name) for name in names)
-
-
-@once
-def _own_statements(scope: ast.AST) -> list[ast.stmt]:
-    """The statements that run with a scope, without those of functions and classes in it."""
-    found: list[ast.stmt] = []
-    pending: list[ast.AST] = list(scope.body)  # type: ignore[attr-defined]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            continue
-        if isinstance(node, ast.stmt):
-            found.append(node)
-        pending += [c for c in children(node) if isinstance(c, ast.stmt | ast.excepthandler | ast.match_case)]
-    return found

@@ -20,7 +20,7 @@ from accel_migrate.analysis.values.provenance import NotMigrated, Place
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.effects import only_reads
 from accel_migrate.flow.main_guard import asks_for_name
-from accel_migrate.flow.nodes import all_arguments, children, is_call_of, walk
+from accel_migrate.flow.nodes import all_arguments, children, is_call_of, own_statements, walk
 from accel_migrate.flow.scopes import Function, Module, Scope, Variable
 from accel_migrate.flow.sequence import follows
 
@@ -365,7 +365,9 @@ def printing(
     """Every `print` that runs after the Accelerator is made and has it in reach."""
     early: set[Function] = set()
     late: set[Function] = set()
-    for statement in _simple_statements(reach.creation):
+    for statement in own_statements(reach.creation.node):
+        if any(isinstance(child, ast.stmt | ast.excepthandler | ast.match_case) for child in children(statement)):
+            continue  # what it holds is asked by itself
         side = late if start.covers(statement) else early
         side |= graph.reached_from(statement, roles, start.module)
     for statement in uses:
@@ -387,19 +389,6 @@ def printing(
                 if not start.covers(call):
                     continue
             yield module, call
-
-
-def _simple_statements(scope: Scope) -> Iterator[ast.stmt]:
-    """The statements that run with a scope and hold no others, and the heads of those that do, without definitions."""
-    pending: list[ast.AST] = list(scope.node.body)  # type: ignore[attr-defined]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            continue
-        inner = [c for c in children(node) if isinstance(c, ast.stmt | ast.excepthandler | ast.match_case)]
-        if isinstance(node, ast.stmt) and not inner:
-            yield node
-        pending += inner
 
 
 def device_is_needed(device: DeviceDefinition, gone: frozenset[ast.AST], reach: Reach, graph: CallGraph) -> bool:

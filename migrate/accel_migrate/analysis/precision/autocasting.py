@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from accel_migrate.flow.nodes import opposite as turned_round
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.flow.program import Definition, Program
+from accel_migrate.flow.program import Program
 from accel_migrate.flow.scopes import Function, Module
 
 _CUDA_ONLY = "torch.cuda.amp.autocast"
@@ -51,7 +52,7 @@ def regions_in(project: Program, module: Module) -> list[Region]:
         parent = module.parents[call]
         whole, disabled = _whole(module, call)
         entered = isinstance(parent, ast.withitem) or isinstance(module.parents[whole], ast.Assign)
-        if entered and not _inside_model(project, module, call):
+        if entered and not project.is_in_torch_module(module, call):
             found.append(_region(module, call, whole, disabled, module.qualified(call.func) == _CUDA_ONLY))
     return found
 
@@ -79,11 +80,6 @@ def _whole(module: Module, call: ast.Call) -> tuple[ast.expr, ast.expr | None]:
     return call, None
 
 
-def _inside_model(project: Program, module: Module, node: ast.AST) -> bool:
-    owner = module.scope(node).owner_class
-    return owner is not None and project.is_torch_module(Definition(module, owner.node))  # type: ignore[arg-type]
-
-
 def _text(region: Region) -> tuple[str, ...]:
     parts = (region.enabled, region.disabled, region.dtype, region.device)
     return tuple(unparse(part) if part is not None else "" for part in parts)
@@ -109,22 +105,8 @@ def narrow(module: Module, dtype: ast.expr, depth: int = 0) -> ast.expr | None:
 
 
 def opposite(test: ast.expr) -> ast.expr:
-    """The condition turned round, without a `not` where that can be helped."""
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return test.operand
-    if isinstance(test, ast.Compare) and len(test.ops) == 1:
-        turned = {
-            ast.Eq: ast.NotEq,
-            ast.NotEq: ast.Eq,
-            ast.Is: ast.IsNot,
-            ast.IsNot: ast.Is,
-            ast.In: ast.NotIn,
-            ast.NotIn: ast.In,
-        }
-        kind = turned.get(type(test.ops[0]))
-        if kind is not None:
-            return folded(ast.Compare(test.left, [kind()], test.comparators))
-    return ast.UnaryOp(ast.Not(), test)
+    """The condition turned round, as shortly as it can be said."""
+    return folded(turned_round(test))
 
 
 def folded(test: ast.expr) -> ast.expr:

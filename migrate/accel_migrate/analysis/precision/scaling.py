@@ -11,7 +11,7 @@ from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.main_guard import asks_for_name
-from accel_migrate.flow.nodes import called_name, is_none, unparse
+from accel_migrate.flow.nodes import called_name, is_none, own_parameters, unparse
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Function, Module, Variable
@@ -148,7 +148,7 @@ class _Uses:
 
     def read(self, module: Module) -> None:
         for function, scope in module.functions.items():
-            for argument in _parameters(function):
+            for argument in own_parameters(function):  # type: ignore[arg-type]
                 if Variable(scope, argument.arg) in self.scalers:
                     if function in self.found.parameters:
                         raise NotMigrated(
@@ -281,11 +281,6 @@ class _Uses:
         if not any(argument is node for _, argument in arguments_of(call, Definition(target.module, target.node))):
             raise NotMigrated("the GradScaler is handed over with unpacked arguments", (module, call))
         self.found.arguments.append((module, call, node))
-
-
-def _parameters(function: ast.AST) -> list[ast.arg]:
-    arguments: ast.arguments = function.args  # type: ignore[attr-defined]
-    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
 
 
 def _test_of(module: Module, node: ast.expr) -> ast.If | None:

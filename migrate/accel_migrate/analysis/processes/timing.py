@@ -10,8 +10,7 @@ from functools import cached_property
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import Place
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import children
-from accel_migrate.flow.once import once
+from accel_migrate.flow.nodes import own_statements
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
@@ -91,7 +90,7 @@ def find_timing(roles: Roles, graph: CallGraph, home: Scope, place: Place) -> Ti
     around = module.scope(place.after)
     late: set[Function] = set()
     family = roles.project.family(home) if home.is_class else frozenset[Scope]()
-    below = [statement for statement in _statements_of(around) if place.comes_before(statement)]
+    below = [statement for statement in own_statements(around.node) if place.comes_before(statement)]
     for statement in below:
         late |= graph.reached_from(statement, roles, module)
     following = frozenset(_following(roles, graph, around.function))
@@ -118,7 +117,7 @@ def _may_precede(roles: Roles, graph: CallGraph, home: Scope, place: Place) -> s
     ways: list[tuple[Module, ast.AST]] = [(place.module, place.after)]
     for module, step in ways:
         around = module.scope(step)
-        above = [each for each in _statements_of(around) if each is place.after or follows(module, each, step)]
+        above = [each for each in own_statements(around.node) if each is place.after or follows(module, each, step)]
         before += [(module, each) for each in above if each is place.after or not module.holds(each, step)]
         ways += [each for each in graph.sites.get(around.function, ()) if each not in ways]  # type: ignore[arg-type]
     # What another object runs in that method has its own prepared, as here.
@@ -132,7 +131,7 @@ def _following(roles: Roles, graph: CallGraph, function: Function | None) -> Ite
     for each in waiting:
         for module, call in graph.sites.get(each, ()):
             around = module.scope(call)
-            for statement in _statements_of(around):
+            for statement in own_statements(around.node):
                 if may_follow(module, call, statement):
                     yield statement
                     yield from graph.reached_from(statement, roles, module)
@@ -216,18 +215,3 @@ def _built_late(roles: Roles, module: Module, below: list[ast.stmt], late: set[F
                 found[target.node] = target
                 sites.setdefault(target.node, []).append(call in inside or owner.scope(call).function in late)
     yield from (target for node, target in found.items() if all(sites[node]))
-
-
-@once
-def _statements_of(scope: Scope) -> list[ast.stmt]:
-    """The statements that run with a scope, those of its own blocks included, without definitions."""
-    found: list[ast.stmt] = []
-    pending: list[ast.AST] = list(scope.node.body)  # type: ignore[attr-defined]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            continue
-        if isinstance(node, ast.stmt):
-            found.append(node)
-        pending += [child for child in children(node) if isinstance(child, ast.stmt | ast.excepthandler)]
-    return found

@@ -31,7 +31,8 @@ from accel_migrate.flow.nodes import (
     walk,
 )
 from accel_migrate.flow.once import once
-from accel_migrate.flow.scopes import Module
+from accel_migrate.flow.program import default_of
+from accel_migrate.flow.scopes import Function, Module
 
 _ASKS = re.compile(r"(git (rev-parse|log|describe|status|diff)|nvidia-smi|hostname|uname|whoami)")
 _FETCHES = {
@@ -197,21 +198,11 @@ def _is_left(module: Module, answer: ast.expr) -> bool:
 
 def _may_be_true(module: Module, node: ast.expr) -> bool:
     """Whether it is True, or a name that is given True somewhere: by a parameter's default, unless a call says otherwise."""
-    variable = module.variable(node) if isinstance(node, ast.Name | ast.Attribute) else None
-    values = [node] if variable is None else [binding.value for binding in module.bindings(variable)]
-    function = variable.scope.node if variable is not None else None
-    if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and isinstance(node, ast.Name):
+    values, variable = module.held(node), module.variable(node)
+    if variable is not None and isinstance(variable.scope.node, Function) and isinstance(node, ast.Name):
         said = [keyword.value for call in module.calls for keyword in call.keywords if keyword.arg == node.id]
-        values += [] if any(is_falsy(v) for v in said) else _defaults(function, node)
+        values += [] if any(is_falsy(v) for v in said) else [default_of(variable.scope.node, node.id)]
     return any(isinstance(value, ast.Constant) and value.value is True for value in values)
-
-
-def _defaults(function: ast.FunctionDef | ast.AsyncFunctionDef, name: ast.Name) -> list[ast.expr]:
-    """The default of a parameter, where it has one."""
-    known = function.args
-    positional = [*known.posonlyargs, *known.args]
-    pairs = [*zip(reversed(positional), reversed(known.defaults)), *zip(known.kwonlyargs, known.kw_defaults)]
-    return [default for argument, default in pairs if argument.arg == name.id and default is not None]
 
 
 @once
@@ -295,9 +286,8 @@ def _is_picture(module: Module, call: ast.Call) -> bool:
         for part in walk(call.args[0])
     ):
         return True
-    variable = module.variable(call.func.value)
-    values = [call.func.value] if variable is None else [binding.value for binding in module.bindings(variable)]
-    return any(isinstance(value, ast.Call) and _makes_picture(module, value) for value in values)
+    held = module.held(call.func.value)
+    return any(isinstance(value, ast.Call) and _makes_picture(module, value) for value in held)
 
 
 def _makes_picture(module: Module, call: ast.Call) -> bool:

@@ -10,7 +10,6 @@ from accel_migrate.analysis.values.loops import Backward, CallGraph, variables_i
 from accel_migrate.analysis.values.provenance import chain, is_root
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.analysis.values.steppers import wrapped_optimizer
-from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Function, Module, Variable
 
 
@@ -115,7 +114,7 @@ def _is_trained(
     if function is None and scope.function is not None:
         return False  # module level means module level
     owner = scope.owner_class
-    if owner is not None and variable.scope is owner and roles.project.is_torch_module(Definition(module, owner.node)):  # type: ignore[arg-type]
+    if owner is not None and variable.scope is owner and roles.project.is_in_torch_module(module, expression):
         return False  # layers inside a model
     if roles.of(variable) & Role.OPTIMIZER:
         return True

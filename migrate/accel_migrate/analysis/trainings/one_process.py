@@ -66,7 +66,7 @@ def bare_uses(
                 if variable is None or variable not in held or not roles.of(variable) & Role.MODEL:
                     continue
                 # A parameter is bare already: it was unwrapped where it was handed over.
-                if guard is not None or not _is_parameter(module, variable):
+                if guard is not None or not module.is_parameter(variable):
                     yield module, node
 
 
@@ -107,7 +107,3 @@ def _runs(roles: Roles, graph: CallGraph, target: Definition, parameter: str, de
         ):
             return True
     return False
-
-
-def _is_parameter(module: Module, variable: Variable) -> bool:
-    return any(binding.kind == "parameter" for binding in module.bindings(variable))

@@ -32,8 +32,8 @@ from accel_migrate.analysis.trainings.shuffled import draws_data
 from accel_migrate.analysis.trainings.step_counts import Ended, ended_by
 from accel_migrate.analysis.trainings.updates import caller_not_given, is_stepped, updated_by_hand, why_no_update
 from accel_migrate.analysis.values.constructions import (
+    built_calls,
     collates_graphs,
-    constructions,
     is_foreign_loader,
     may_drop_last,
     pads_batches,
@@ -241,9 +241,7 @@ class _Finder:
     def _check_each_optimizer(self, optimizers: list[Variable]) -> None:
         """Of several optimizers each must be known to update models: what one alone knows is not averaged otherwise."""
         for optimizer in optimizers if len(optimizers) > 1 else ():
-            built = [
-                made for link in self._chain(optimizer) for made in constructions(self.roles, link, Role.OPTIMIZER)
-            ]
+            built = built_calls(self.roles, self.graph, optimizer, Role.OPTIMIZER)
             tensors = all(steps_own_tensors(*made) for made in built)
             averaged = tensors and self._averages_tensors(optimizers)
             if built and not averaged and not self._optimized_models([optimizer]):

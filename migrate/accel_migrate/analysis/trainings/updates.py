@@ -7,7 +7,6 @@ import ast
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import all_arguments, calls_method, unparse, walk
-from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Function, Module, Variable
 
 
@@ -30,8 +29,7 @@ def why_no_update(roles: Roles, graph: CallGraph, backward: Backward) -> str:
     """What stands in the way when no optimizer over a known model steps after a backward pass."""
     module = backward.module
     function = backward.function
-    owner = module.scope(backward.call).owner_class
-    if owner is not None and roles.project.is_torch_module(Definition(module, owner.node)):  # type: ignore[arg-type]
+    if roles.project.is_in_torch_module(module, backward.call):
         return "the module trains itself from inside; move the loop out of it, so that the module can be prepared"
     stepped = _unknown_stepper(roles, module, backward)
     if stepped:
@@ -40,7 +38,7 @@ def why_no_update(roles: Roles, graph: CallGraph, backward: Backward) -> str:
         function is not None
         and not graph.sites.get(function)
         and not _is_named_in_a_call(module, function)
-        and owner is None
+        and module.scope(backward.call).owner_class is None
         and not _is_complete(roles, module, function)
     ):
         return caller_not_given(function)
@@ -125,7 +123,7 @@ def _is_complete(roles: Roles, module: Module, function: Function) -> bool:
     """Whether a function builds its model itself, and hands it to nobody who may step: what it trains is in it."""
     scope = module.functions[function]
     built = [Variable(scope, name) for name in scope.bindings if roles.of(Variable(scope, name)) & Role.MODEL]
-    return any(not any(b.kind == "parameter" for b in module.bindings(variable)) for variable in built)
+    return not all(module.is_parameter(variable) for variable in built)
 
 
 def _calls_beside(module: Module, backward: Backward) -> list[ast.Call]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
-from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.nodes import opposite, own_parameters, walk
 from accel_migrate.flow.program import Definition, default_of
-from accel_migrate.flow.scopes import Binding, Function, Module
+from accel_migrate.flow.scopes import Binding, Module
 
 
 def told(module: Module, test: ast.expr) -> ast.expr:
@@ -28,27 +28,17 @@ def _branched(module: Module, bindings: list[Binding]) -> ast.expr | None:
     sides = [binding.statement in asked.body for binding in bindings]
     if sides[0] == sides[1]:
         return None
-    return asked.test if flags[sides.index(True)] else _negated(asked.test)
-
-
-def _negated(test: ast.expr) -> ast.expr:
-    """The opposite question, of what this module can answer: `x is None` of `x is not None`, `not x` of `x`."""
-    turned = {ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return test.operand
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and type(test.ops[0]) in turned:
-        return ast.Compare(test.left, [turned[type(test.ops[0])]()], test.comparators)
-    return ast.UnaryOp(ast.Not(), test)
+    return asked.test if flags[sides.index(True)] else opposite(asked.test)
 
 
 def trains_by(roles: Roles, caller: Module, call: ast.Call, own: Definition, tests: list[ast.expr]) -> bool | None:
     """Whether a call runs the backward pass, told by what it hands over for the names that are asked about."""
     assert not isinstance(own.node, ast.ClassDef)
-    passed = dict(arguments_of(call, own))
+    passed, names = dict(arguments_of(call, own)), {a.arg for a in own_parameters(own.node)}
     answers: list[bool] = []
     for test in tests:
         for node in walk(test):
-            if isinstance(node, ast.Name) and node.id in _parameters(own.node):
+            if isinstance(node, ast.Name) and node.id in names:
                 value = passed.get(node.id) or default_of(own.node, node.id)
                 answer = _is_on(roles, caller, value)
                 if answer is None:
@@ -75,7 +65,3 @@ def _is_negated(test: ast.expr, name: ast.Name) -> bool:
         equal = isinstance(test.ops[0], ast.Is | ast.Eq)
         return equal is nothing
     return False
-
-
-def _parameters(function: Function) -> set[str]:
-    return {a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)}

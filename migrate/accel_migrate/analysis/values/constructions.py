@@ -43,6 +43,11 @@ def constructions(roles: Roles, variable: Variable, role: Role) -> Iterator[Made
             yield from [each for each in made if roles.role(*each) & role] or _calls(roles, target, role)
 
 
+def built_calls(roles: Roles, graph: CallGraph, variable: Variable | None, role: Role) -> list[Made]:
+    """The calls that build what a variable holds, under all names that it was handed over by."""
+    return [made for link in chain(roles, graph, variable) for made in constructions(roles, link, role)]
+
+
 def _calls(roles: Roles, target: Definition, role: Role) -> Iterator[Made]:
     """The calls in a function that make something of a role, and not by another function."""
     for node in walk(target.node):
@@ -222,7 +227,7 @@ def _deals_out(call: ast.Call) -> bool:
 
 def collates_graphs(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
     """Whether the batches of a loader are graphs, whose rows are not those of its samples."""
-    built = [one for name in chain(roles, graph, loader) for one in constructions(roles, name, Role.LOADER)]
+    built = built_calls(roles, graph, loader, Role.LOADER)
     return any((module.qualified(call.func) or "") in _GRAPHS for module, call in built)
 
 

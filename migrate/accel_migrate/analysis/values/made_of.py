@@ -55,15 +55,12 @@ def made_of(roles: Roles, graph: CallGraph, model: Variable) -> list[Definition]
                 pending.append((target.module, target.node))
             variable = module.variable(part) if isinstance(part, ast.Name) else None
             if (
-                variable is not None and roles.of(variable) & Role.MODEL and not _is_given(variable)
+                variable is not None
+                and roles.of(variable) & Role.MODEL
+                and not variable.scope.module.is_parameter(variable)
             ):  # `Attacked(model)`
                 pending += _values(roles, graph, variable, seen)
     return list(found.values())
-
-
-def _is_given(variable: Variable) -> bool:
-    """Whether it is a parameter, which other scripts may give models of theirs."""
-    return any(binding.kind == "parameter" for binding in variable.scope.module.bindings(variable))
 
 
 def _values(roles: Roles, graph: CallGraph, model: Variable, seen: set[Variable]) -> Iterator[tuple[Module, ast.expr]]:

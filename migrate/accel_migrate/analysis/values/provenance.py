@@ -291,9 +291,7 @@ def _is_kept(variable: Variable) -> bool:
     module = variable.scope.module
     values = [b.value for b in module.bindings(variable) if b.value is not None] if variable.scope.is_class else []
     sources = [_passed_on(module, value) for value in values]
-    return bool(sources) and all(
-        source is not None and any(b.kind == "parameter" for b in module.bindings(source)) for source in sources
-    )
+    return bool(sources) and all(module.is_parameter(source) for source in sources)
 
 
 def scattered(roles: Roles, chains: list[list[Variable]]) -> str:
