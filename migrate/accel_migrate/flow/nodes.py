@@ -136,6 +136,14 @@ def own_statements(scope: ast.AST) -> list[ast.stmt]:
     return found
 
 
+def picked(value: ast.expr, path: tuple[int, ...]) -> ast.expr:
+    """What is taken out of a tuple or a list that is written down: `0` for `b` of `a, b = 1, 0`."""
+    for index in path:
+        if isinstance(value, ast.Tuple | ast.List) and index < len(value.elts):
+            value = value.elts[index]
+    return value
+
+
 def is_none(node: ast.AST | None) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 

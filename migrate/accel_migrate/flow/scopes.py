@@ -97,6 +97,12 @@ class Scope:
         """The nodes that bind a name: names, imports, parameters, definitions, handlers, patterns."""
         return [binding.target for binding in self.bindings.get(name, ())]
 
+    @property
+    def constructor(self) -> Function | None:
+        """The `__init__` that a class has itself."""
+        own = [each for each in getattr(self.node, "body", ()) if isinstance(each, Function)] if self.is_class else []
+        return next((each for each in own if each.name == "__init__"), None)
+
     @cached_property
     def parameters(self) -> frozenset[str]:
         own = self.bindings.items() if self.frame is self else ()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection
 from functools import lru_cache
 
 # What a call makes, by the whole dotted name of what is called: the first line that fits.
@@ -35,6 +36,7 @@ OPTIMIZER_NAME = re.compile(r"(Adam|SGD|Adagrad|RMSprop|Lion|Lamb|Adafactor|Rang
 ITSELF = frozenset({
     "to", "cpu", "cuda", "train", "eval", "half", "float", "double", "bfloat16", "requires_grad_", "share_memory",
 })  # fmt: skip
+MOVES = ("to", "cuda")  # those of them that only move it
 # Calls that make a model of the model that they are handed: with its parameters, or, the last, with a copy of them.
 _PARALLEL = frozenset({"DistributedDataParallel", "DataParallel"})
 _WRAPPERS = frozenset({
@@ -89,8 +91,8 @@ def is_reshaping(dotted: str) -> bool:
     return owner == "torch" and name in RESHAPES
 
 
-def itself(node: ast.expr) -> ast.expr:
+def itself(node: ast.expr, methods: Collection[str] = ITSELF) -> ast.expr:
     """The object that an expression is, behind calls that give it back: `model.cpu().eval()` is `model`."""
-    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ITSELF:
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
         node = node.func.value
     return node

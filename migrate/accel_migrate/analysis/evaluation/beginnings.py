@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from accel_migrate.analysis.values.loops import LoaderLoop
-from accel_migrate.flow.nodes import called_name, unparse
+from accel_migrate.flow.nodes import called_name, picked, unparse
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.torch_api import itself
 
@@ -28,15 +28,8 @@ class Beginnings:
         begun = [b for b in found if not self.module.holds(self.loop, b.statement)]
         if not begun or any(b.kind not in ("assign", "augment") or b.value is None for b in begun):
             return None
-        kinds = {_kind_of(_picked(b.value, b.path), entry) for b in begun if b.kind == "assign" and b.value is not None}
+        kinds = {_kind_of(picked(b.value, b.path), entry) for b in begun if b.kind == "assign" and b.value is not None}
         return kinds.pop() if len(kinds) == 1 else None
-
-
-def _picked(value: ast.expr, path: tuple[int, ...]) -> ast.expr:
-    """The part of `0, 0` that `a` gets in `a, b = 0, 0`."""
-    for place in path:
-        value = value.elts[place] if isinstance(value, ast.Tuple | ast.List) and place < len(value.elts) else value
-    return value
 
 
 def _kind_of(value: ast.expr, entry: bool) -> type | None:

@@ -8,6 +8,7 @@ from accel_migrate.analysis.evaluation.rows import Kind, Rows
 from accel_migrate.analysis.values.roles import Role, Roles, given_by
 from accel_migrate.flow.nodes import called_name, calls_method, is_call_of, is_falsy, is_zero, unparse, walk
 from accel_migrate.flow.scopes import Function, Module, Variable
+from accel_migrate.flow.torch_api import MOVES, itself
 
 _MEAN_LOSSES = {
     "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
@@ -204,9 +205,7 @@ class Figures:
             return [(self.module, node.func)]
         for variable in self._sources(self.module.variable(node.func)):
             for binding in variable.scope.module.bindings(variable):
-                value = binding.value
-                while calls_method(value, "to", "cuda"):
-                    value = value.func.value
+                value = itself(binding.value, MOVES) if binding.value is not None else None
                 if isinstance(value, ast.Call):
                     found.append((variable.scope.module, value))
         return found

@@ -158,9 +158,8 @@ def _built_to_be_read(roles: Roles, module: Module) -> list[ast.Call]:
 def _ties(roles: Roles, module: Module, call: ast.Call) -> bool:
     return (
         _makes(roles, module, call)
-        or _reads_array(call)
-        or _moves_batch(roles, module, call)
-        or _stays_on_cpu(roles, module, call)
+        or (calls_method(call, "numpy") and not call.args)
+        or _moves_to_cpu(roles, module, call)
         or casts_to_cpu(module, call)
         or _is_for_others(roles, module, call)
         or _runs_on_other(roles, module, call)
@@ -180,21 +179,12 @@ def _makes(roles: Roles, module: Module, call: ast.Call) -> bool:
     return not any(where(roles, module, device) in Where.IN_PLACE for device in there)
 
 
-def _moves_batch(roles: Roles, module: Module, call: ast.Call) -> bool:
-    """`x.to(device)` of a batch, where the device is the CPU."""
-    function = call.func
-    if not isinstance(function, ast.Attribute) or function.attr != "to" or len(call.args) != 1:
+def _moves_to_cpu(roles: Roles, module: Module, call: ast.Call) -> bool:
+    """`x.to("cpu")` of a batch, or `noise.to("cpu")` in a model, which meets there what the model computes."""
+    if not calls_method(call, "to") or len(call.args) != 1:
         return False
-    batch = roles.role(module, function.value) & Role.BATCH
-    return bool(batch) and where(roles, module, call.args[0]) == Where.CPU
-
-
-def _stays_on_cpu(roles: Roles, module: Module, call: ast.Call) -> bool:
-    """`noise.to("cpu")` in a model, which meets there what the model computes."""
-    function = call.func
-    if not isinstance(function, ast.Attribute) or function.attr != "to" or len(call.args) != 1:
-        return False
-    return _is_in_model(module, call) and where(roles, module, call.args[0]) == Where.CPU
+    concerned = roles.role(module, call.func.value) & Role.BATCH or _is_in_model(module, call)
+    return bool(concerned) and where(roles, module, call.args[0]) == Where.CPU
 
 
 def _is_run_by_model(module: Module, call: ast.Call) -> bool:
@@ -205,7 +195,7 @@ def _is_run_by_model(module: Module, call: ast.Call) -> bool:
 
 def _is_in_model(module: Module, call: ast.Call) -> bool:
     owner = module.scope(call).owner_class
-    return owner is not None and isinstance(owner.node, ast.ClassDef) and "forward" in _methods(owner.node)
+    return owner is not None and any(getattr(each, "name", "") == "forward" for each in owner.node.body)  # type: ignore[attr-defined]
 
 
 def _runs_on_other(roles: Roles, module: Module, call: ast.Call) -> bool:
@@ -223,14 +213,6 @@ def _is_moved(roles: Roles, module: Module, argument: ast.expr) -> bool:
     rows = [v for node in nodes if (v := module.variable(node)) is not None]
     drawn = [b.value for v in rows for b in module.bindings(v) if b.kind in ("for", "comprehension") and b.value]
     return any(roles.role(module, node) & (Role.BATCH | Role.OUTPUT) for node in (*nodes, *drawn))
-
-
-def _methods(owner: ast.ClassDef) -> set[str]:
-    return {statement.name for statement in owner.body if isinstance(statement, ast.FunctionDef)}
-
-
-def _reads_array(call: ast.Call) -> bool:
-    return calls_method(call, "numpy") and not call.args
 
 
 def _is_handed_on(module: Module, function: Function) -> bool:

@@ -6,7 +6,7 @@ import ast
 
 from accel_migrate.analysis.storage.files import makes_folder, writes
 from accel_migrate.flow.file_calls import ASKING, READERS
-from accel_migrate.flow.nodes import is_call_of, unparse
+from accel_migrate.flow.nodes import called_name, is_call_of
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Function, Module
 
@@ -73,7 +73,7 @@ def _reads(module: Module, node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return False
     opens = is_call_of(node, "open") and not writes(module, node)
-    return opens or _name(node) in ASKING or module.qualified(node.func) in READERS
+    return opens or called_name(node) in ASKING or module.qualified(node.func) in READERS
 
 
 def _is_harmless(module: Module, around: ast.stmt, node: ast.AST) -> bool:
@@ -86,7 +86,7 @@ def _is_harmless(module: Module, around: ast.stmt, node: ast.AST) -> bool:
         return dotted.startswith(_PURE) or dotted in READERS or (writes(module, node) and dotted != "torch.save")
     if isinstance(node.func, ast.Name):
         return node.func.id in _BUILTINS and module.resolve(node.func.id, module.scope(node)) is None
-    name = _name(node)
+    name = called_name(node)
     return writes(module, node) or name in ASKING | _METHODS or _is_of_inside(module, around, node.func)
 
 
@@ -98,7 +98,3 @@ def _is_of_inside(module: Module, around: ast.stmt, function: ast.expr) -> bool:
     found = reaching(module, owner) if isinstance(owner, ast.Name) else []
     inside = [binding for binding in found if binding.kind != "parameter"]
     return bool(found) and len(inside) == len(found) and all(module.holds(around, each.statement) for each in inside)
-
-
-def _name(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else unparse(call.func)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 
 from accel_migrate.analysis.evaluation.results import is_length
 from accel_migrate.analysis.notes.counts import Counted, Counts, counts_in
@@ -118,7 +118,9 @@ def _used(module: Module, node: ast.expr) -> ast.expr | None:
     """The largest expression that a number is used in; None where it is shown, or asked whether it is the first."""
     whole: ast.expr = node
     for parent in module.ancestors(node):
-        if isinstance(parent, ast.JoinedStr | ast.Dict) or (isinstance(parent, ast.Call) and _shows(parent)):
+        if isinstance(parent, ast.JoinedStr | ast.Dict) or (
+            isinstance(parent, ast.Call) and _SHOWS.match(called_name(parent))
+        ):
             return None
         if (
             isinstance(parent, ast.BinOp)
@@ -132,11 +134,6 @@ def _used(module: Module, node: ast.expr) -> ast.expr | None:
             return None if whole is node else whole
         whole = parent if isinstance(parent, ast.expr) else whole
     return None
-
-
-def _shows(call: ast.Call) -> bool:
-    name = called_name(call)
-    return bool(_SHOWS.match(name))
 
 
 def _is_first(node: ast.Compare) -> bool:
@@ -164,18 +161,15 @@ def lengths_taken_before(script: Script, training: Training) -> list[tuple[Modul
             taken = isinstance(length, ast.Call) and is_length(length) and counts.is_shared(module, length.args[0])
             if taken and counts.counted(module, length) is Counted.ALL:
                 held = {v for target in statement.targets if (v := module.variable(target)) is not None}
-                if any(_is_read_after(each, training, held) for each in training.modules):
+                read = [(each, node) for each in training.modules for variable in held for node in each.reads(variable)]
+                if any(training.timing.after_prepare(*each) for each in read):
                     found.append((module, length))
     return found
 
 
-def _is_read_after(module: Module, training: Training, held: set[Variable]) -> bool:
-    return any(training.timing.after_prepare(module, node) for variable in held for node in module.reads(variable))
-
-
-def _is_of_share(module: Module, counts: Counts, node: ast.expr, counters: set[Variable]) -> bool:
+def _is_of_share(module: Module, counts: Counts, node: ast.expr, counters: Set[Variable | None]) -> bool:
     """Whether a number is set against the length of a sharded loader, taken after `prepare`, by itself or under a name."""
-    lengths = [part for part in module.walk(node) if is_length(part) and not _is_len_of(module, part, counters)]
+    lengths = [part for part in module.walk(node) if is_length(part) and module.variable(part.args[0]) not in counters]  # type: ignore[attr-defined]
     for part in module.walk(node, ast.Name):
         variable = module.variable(part)
         values = (
@@ -185,7 +179,3 @@ def _is_of_share(module: Module, counts: Counts, node: ast.expr, counters: set[V
         )
         lengths += [inner for value in values if value is not None for inner in module.walk(value) if is_length(inner)]
     return any(counts.counted(module, length) is Counted.SHARE for length in lengths)  # type: ignore[arg-type]
-
-
-def _is_len_of(module: Module, call: ast.AST, counters: Set[Variable | None]) -> bool:
-    return isinstance(call, ast.Call) and module.variable(call.args[0]) in counters

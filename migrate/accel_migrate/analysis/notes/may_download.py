@@ -50,8 +50,6 @@ def _may_fetch(script: Script, module: Module, call: ast.Call) -> bool:
     first = call.args[0] if call.args and library and "torchvision.models" in dotted else None
     if fetches or (isinstance(first, ast.Constant) and first.value is True):  # `resnet18(True)`
         return True
-    return (library or by_name) and any(not _is_off(value) for value in told)
-
-
-def _is_off(value: ast.expr) -> bool:
-    return isinstance(value, ast.Constant) and value.value in (None, False)
+    return (library or by_name) and not all(
+        isinstance(value, ast.Constant) and value.value in (None, False) for value in told
+    )

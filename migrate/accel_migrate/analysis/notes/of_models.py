@@ -94,14 +94,12 @@ class OfModels:
         """What is put into a list or a container: `layers.append(norm)`, `kinds["small"] = Small`."""
         found: dict[Variable, list[tuple[ast.AST, Module]]] = {}
         for module in self.roles.project.modules:
-            for call in module.calls:
-                if isinstance(call.func, ast.Attribute) and call.func.attr in _FILLS:
-                    variable = module.variable(call.func.value)
-                    if variable is not None:
-                        found.setdefault(variable, []).append((call, module))
+            for variable, calls in module.method_calls.items():
+                filling = [(call, module) for name, call in calls if name in _FILLS]
+                found.setdefault(variable, []).extend(filling)
             for node in module.walk(module.tree, ast.Assign):
-                target = node.targets[0] if isinstance(node, ast.Assign) else None
-                variable = module.variable(target.value) if isinstance(target, ast.Subscript) else None
-                if variable is not None:
-                    found.setdefault(variable, []).append((node, module))
+                target = node.targets[0]
+                owner = module.variable(target.value) if isinstance(target, ast.Subscript) else None
+                if owner is not None:
+                    found.setdefault(owner, []).append((node, module))
         return found

@@ -68,7 +68,7 @@ def _all_indexed(script: Script, module: Module, data: ast.expr, depth: int = 0)
     if made:
         return all(_has_index(script, owner, call, depth) for owner, call in made)
     kept = list(contents(script.graph, module, data)) if depth < 4 else []
-    parts = [(owner, part) for owner, part in kept if not _is_name(owner, part)]
+    parts = [(owner, part) for owner, part in kept if owner.variable(part) is None]
     parts += [split for owner, part in kept if (split := _split(script.roles, owner, part)) is not None]
     return bool(parts) and all(_has_index(script, owner, part, depth) for owner, part in parts)
 
@@ -82,10 +82,6 @@ def _split(roles: Roles, module: Module, node: ast.expr) -> tuple[Module, ast.ex
         ):
             return module, binding.value  # type: ignore[return-value]
     return None
-
-
-def _is_name(module: Module, node: ast.expr) -> bool:
-    return isinstance(node, ast.Name | ast.Attribute) and module.variable(node) is not None
 
 
 def _has_index(script: Script, module: Module, made: ast.expr, depth: int) -> bool:
@@ -104,11 +100,11 @@ def _has_index(script: Script, module: Module, made: ast.expr, depth: int) -> bo
     if target is not None:
         outside = roles.project.base_names(Definition(target.module, target.node))
         is_stream = any(base.endswith("IterableDataset") for base in outside)  # AM807 speaks of it
-        return is_stream or roles.project.method(target, "__getitem__") is not None or _of_library(outside)
+        return (
+            is_stream
+            or roles.project.method(target, "__getitem__") is not None
+            or any(base.startswith(_INDEXED) and not base.endswith(".Dataset") for base in outside)
+        )
     streams = any(keyword.arg == "streaming" for keyword in made.keywords)
     known = (module.qualified(made.func) or "").startswith(_INDEXED) or is_unseen(roles.project, module, made.func)
     return known and not streams
-
-
-def _of_library(bases: set[str]) -> bool:
-    return any(base.startswith(_INDEXED) and not base.endswith(".Dataset") for base in bases)

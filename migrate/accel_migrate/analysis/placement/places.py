@@ -205,11 +205,7 @@ def _only_names_again(home: Scope, thing: Built, binding: Binding, uses: list[as
 
 
 def _runs_in_constructor(home: Scope, statement: ast.stmt) -> bool:
-    return _step_of(home.module, _constructor(home), statement) is not None
-
-
-def _constructor(home: Scope) -> Function | None:
-    return next((m for m in home.node.body if getattr(m, "name", "") == "__init__"), None)  # type: ignore[attr-defined]
+    return _step_of(home.module, home.constructor, statement) is not None
 
 
 def _only_loads(binding: Binding) -> bool:
@@ -237,7 +233,7 @@ def _place_in_class(
         statements = [*statements, _base_set_up(module, home)]
     methods = {function for s in statements if (function := module.scope(s).function) is not None}
     if len(methods) > 1:
-        method = _constructor(home)
+        method = home.constructor
         statements = [_set_up_in(module, method, statement) for statement in statements]
     elif methods:
         (method,) = methods

@@ -147,7 +147,8 @@ class StartFinder:
             return Start(module, block[max(index, known)], block, cpu, False)
         if creation.is_class:
             moved = [move.call for move in self.kept if move.module is module]
-            before = [each.body for each in _constructor(creation) if each is not module.scope(place.after).function]
+            builds = creation.constructor
+            before = [builds.body] if builds is not None and builds is not module.scope(place.after).function else []
             for within, last in (*[(body, len(body)) for body in before], (block, index + 1)):
                 for statement in within[:last]:
                     if any(module.holds(statement, call) for call in moved):
@@ -278,12 +279,6 @@ def _imported_device(roles: Roles, module: Module, moves: list[Move]) -> tuple[s
     return None, None
 
 
-def _constructor(owner: Scope) -> list[ast.FunctionDef]:
-    """What runs before the other methods of a class, if it has one."""
-    own = [each for each in owner.node.body if isinstance(each, ast.FunctionDef)]  # type: ignore[attr-defined]
-    return [each for each in own if each.name == "__init__"]
-
-
 def _is_behind(place: Place, device: DeviceDefinition) -> bool:
     """Whether the script names its device only below the place of `prepare`, which cannot wait for that."""
     block = place.block
@@ -354,9 +349,9 @@ def _names_no_variable(move: Move) -> bool:
 
 def _constructors(roles: Roles, module: Module, statement: ast.stmt) -> set[Function]:
     """The `__init__` of each class of the project that a statement makes an object of."""
-    made = [target.node for call in _own_calls(statement) if (target := roles.target(module, call)) is not None]
-    bodies = [part for owner in made if isinstance(owner, ast.ClassDef) for part in owner.body]
-    return {part for part in bodies if isinstance(part, ast.FunctionDef) and part.name == "__init__"}
+    made = [target for call in _own_calls(statement) if (target := roles.target(module, call)) is not None]
+    bodies = [target.module.classes[target.node] for target in made if isinstance(target.node, ast.ClassDef)]
+    return {owner.constructor for owner in bodies if owner.constructor is not None}
 
 
 def printing(
@@ -404,15 +399,7 @@ def device_is_needed(device: DeviceDefinition, gone: frozenset[ast.AST], reach: 
             for argument in all_arguments(call):
                 if caller is module and module.variable(argument) == variable:
                     passed.add(argument)
-    return any(
-        isinstance(node, ast.Name)
-        and node.id == variable.name
-        and isinstance(node.ctx, ast.Load)
-        and node not in gone
-        and node not in passed
-        and module.variable(node) == variable
-        for node in module.walk(module.tree, ast.Name)
-    )
+    return any(node not in gone and node not in passed for node in module.reads(variable))
 
 
 def _own_calls(statement: ast.stmt) -> Iterator[ast.Call]:

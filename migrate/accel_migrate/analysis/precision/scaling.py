@@ -218,14 +218,11 @@ class _Uses:
             guard = module.parents[statement]
             if isinstance(guard, ast.If) and statement in guard.body and self.found.condition is None:
                 starts = asks_for_name(guard.test)  # the script's own start is no condition
-                if not starts and all(self._sets_none(other) for other in guard.orelse):
+                if not starts and all(isinstance(other, ast.Assign) and is_none(other.value) for other in guard.orelse):
                     self.found.condition = (module, guard.test)
         elif not is_none(value) and not self.roles.role(module, value) & Role.SCALER:
             raise NotMigrated(NOT_VISIBLE, (module, statement))
         self.found.gone.append((module, statement))
-
-    def _sets_none(self, statement: ast.stmt) -> bool:
-        return isinstance(statement, ast.Assign) and is_none(statement.value)
 
     def _use(self, module: Module, node: ast.expr) -> None:
         parent = module.parents[node]

@@ -44,7 +44,6 @@ class Locality:
         self._given: list[Function] = []  # whose parameters were looked at where they are called
         self.agreed: set[ast.AST] = set()  # bindings, and reads, of what is averaged over processes
         self._known: dict[ast.expr, bool] = {}
-        self._bindings: dict[ast.expr, list[Binding]] = {}
         self._reduced: dict[Module, set[Variable | None]] = {}
         self._busy: set[object] = set()
         self._asked: set[object] = set()  # on the way to one answer, each with the calls that it was reached by
@@ -63,7 +62,7 @@ class Locality:
         found: list[Binding] = []
         for module, loss in waiting:
             variable = module.variable(loss)
-            for binding in self.bound(module, loss) if variable is not None else ():
+            for binding in reaching(module, loss):
                 if binding.kind != "parameter":
                     found.append(binding)
                 else:
@@ -223,7 +222,7 @@ class Locality:
         held = {binding.statement for binding in bindings}
         fed = [*self.feeds(module).get(variable, ()), *self._changed_by_calls(module).get(variable, ())]
         for receiver, given in fed:
-            same = "." in variable.name or held.intersection(b.statement for b in self.bound(module, receiver))
+            same = "." in variable.name or held.intersection(b.statement for b in reaching(module, receiver))
             if same and not self._is_set_later(module, node, receiver, bindings) and self.is_local(module, given):
                 return True
         return False
@@ -249,7 +248,7 @@ class Locality:
 
     def _since_agreed(self, module: Module, node: ast.expr) -> list[Binding]:
         """The bindings that a name may hold; of a sum that is averaged on the way here, those from there on."""
-        found = self.bound(module, node)
+        found = reaching(module, node)
         for index, binding in enumerate(found if self.agreed else ()):
             if binding.kind == "augment" and binding.target in self.agreed:
                 block = module.block(binding.statement)
@@ -328,16 +327,6 @@ class Locality:
         variable = module.variable(owner)
         given = self.feeds(module).get(variable, []) if variable is not None else []
         return [part for _, part in given if self.is_local(module, part)]
-
-    def bound(self, module: Module, node: ast.expr) -> list[Binding]:
-        """The bindings whose value a name or an attribute may hold."""
-        if node not in self._bindings:
-            variable = module.variable(node)
-            if variable is None:
-                self._bindings[node] = []
-            else:
-                self._bindings[node] = reaching(module, node)
-        return self._bindings[node]
 
 
 def _fed_by(module: Module, node: ast.AST) -> tuple[ast.expr | None, list[ast.expr]]:

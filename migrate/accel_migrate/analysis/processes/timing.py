@@ -112,7 +112,7 @@ def find_timing(roles: Roles, graph: CallGraph, home: Scope, place: Place) -> Ti
 def _may_precede(roles: Roles, graph: CallGraph, home: Scope, place: Place) -> set[Function]:
     """The functions that may run before a method of a class prepares what the class has."""
     method = place.module.scope(place.after).function
-    made = [each for each in home.node.body if isinstance(each, Function) and each.name == "__init__"]  # type: ignore[attr-defined]
+    made = [home.constructor] if home.constructor is not None else []
     before: list[tuple[Module, ast.AST]] = [(home.module, node) for node in made]
     ways: list[tuple[Module, ast.AST]] = [(place.module, place.after)]
     for module, step in ways:

@@ -17,6 +17,7 @@ from accel_migrate.flow.file_calls import (
     OPENERS,
     WRITERS,
     WRITING_METHODS,
+    Argument,
     is_writing_mode,
     opens_to_write,
 )
@@ -89,7 +90,7 @@ def saves_in(graph: CallGraph, timing: Timing, module: Module) -> Iterator[Save]
     for call in module.calls_of(("torch.save",)):
         if not timing.meets(module, call):
             continue
-        value, target = _argument(call, 0, "obj"), _argument(call, 1, "f")
+        value, target = Argument(0, "obj").of(call), Argument(1, "f").of(call)
         opened = _opened_by(module, target)
         if target is None or (opened is None and is_stream(graph, module, target)):
             continue
@@ -234,18 +235,18 @@ def writes(module: Module, call: ast.Call) -> bool:
     dotted = module.qualified(call.func)
     if dotted is not None:
         is_writer = dotted in WRITERS and dotted != "torch.save"  # of which another rule speaks
-        opens = dotted in OPENERS and _writes_by(module, _argument(call, 1, "mode"))
+        opens = dotted in OPENERS and _writes_by(module, Argument(1, "mode").of(call))
         return is_writer or opens or opens_to_write(call, dotted)
     if isinstance(call.func, ast.Attribute):
         if call.func.attr.startswith("to_") and not _has_path(call):
             return False  # `frame.to_json()` gives the text back
         if call.func.attr == "open":
-            return _writes_by(module, _argument(call, 0, "mode"))  # `path.open("w")`
+            return _writes_by(module, Argument(0, "mode").of(call))  # `path.open("w")`
         changes = call.func.attr in WRITING_METHODS or call.func.attr in CHANGING_PATHS
         return changes or (call.func.attr == "save" and _is_picture(module, call))
     if not is_call_of(call, "open") or module.resolve("open", module.scope(call)):
         return False
-    return _writes_by(module, _argument(call, 1, "mode"))
+    return _writes_by(module, Argument(1, "mode").of(call))
 
 
 def saves(graph: CallGraph, module: Module, call: ast.Call) -> bool:
@@ -325,12 +326,6 @@ def _writes_by(module: Module, mode: ast.expr | None) -> bool:
     variable = module.variable(mode) if isinstance(mode, ast.Name) else None
     modes = [binding.value for binding in module.bindings(variable)] if variable is not None else [mode]
     return bool(modes) and all(is_writing_mode(each) for each in modes)
-
-
-def _argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
-    if position < len(call.args):
-        return call.args[position]
-    return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
 
 
 def _opened_by(module: Module, target: ast.expr | None) -> ast.With | None:

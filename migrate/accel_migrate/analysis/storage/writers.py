@@ -81,10 +81,10 @@ class _Reads:
         if target is None or not isinstance(call, ast.Call):
             return False
         if isinstance(target.node, ast.ClassDef):
-            built = [m for m in target.node.body if isinstance(m, ast.FunctionDef) and m.name == "__init__"]
-            if not built:
+            built = target.module.classes[target.node].constructor
+            if built is None:
                 return False
-            target = Definition(target.module, built[0])
+            target = Definition(target.module, built)
         names = [name for name, value in arguments_of(call, target) if value is node]
         scope = target.module.functions[target.node]
         return len(names) == 1 and self.only_tell(Variable(scope, names[0]))

@@ -200,12 +200,4 @@ def _is_said_already(
 def _is_read(variable: Variable | None, gone: frozenset[ast.AST]) -> bool:
     if variable is None:
         return True
-    module = variable.scope.module
-    return any(
-        isinstance(node, ast.Name)
-        and node.id == variable.name
-        and isinstance(node.ctx, ast.Load)
-        and node not in gone
-        and module.variable(node) == variable
-        for node in module.walk(module.tree, ast.Name)
-    )
+    return any(node not in gone for node in variable.scope.module.reads(variable))

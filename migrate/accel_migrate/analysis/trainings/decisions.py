@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from accel_migrate.analysis.distribution.rank_flow import RankFlow
 from accel_migrate.analysis.processes.local import Locality
 from accel_migrate.analysis.processes.timing import Timing
-from accel_migrate.analysis.trainings.figure_kinds import FigureKinds, picked
+from accel_migrate.analysis.trainings.figure_kinds import FigureKinds
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import all_arguments, called_name, calls_method, is_none, is_zero
+from accel_migrate.flow.nodes import all_arguments, called_name, calls_method, is_none, is_zero, picked
+from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Function, Module
 from accel_migrate.flow.sequence import follows
 
@@ -91,7 +92,7 @@ class _Finder:
 
     def _is_of_parameter(self, module: Module, tested: ast.expr) -> bool:
         names = module.walk(tested, ast.Name)
-        return any(binding.kind == "parameter" for name in names for binding in self.local.bound(module, name))
+        return any(binding.kind == "parameter" for name in names for binding in reaching(module, name))
 
     def _steps_scheduler(self, module: Module, call: ast.Call) -> bool:
         function = call.func
@@ -217,7 +218,7 @@ class _Finder:
         others = {module.variable(other) for other in figures if other is not figure} - {None}
         return isinstance(figure, ast.Name) and any(
             module.variable(part) in others
-            for binding in self.local.bound(module, figure)
+            for binding in reaching(module, figure)
             for part in (module.walk(binding.value) if binding.value is not None else ())
         )
 
@@ -262,7 +263,7 @@ class _Finder:
         """Whether a name is set to what is this process's own, and not only handed it."""
         return any(
             b.kind == "augment" or (b.value is not None and self.local.is_local(module, b.value))
-            for b in self.local.bound(module, name)
+            for b in reaching(module, name)
         )
 
     def _asked(self, module: Module, node: ast.Call, is_guard: bool) -> list[Asked]:
@@ -280,8 +281,7 @@ class _Finder:
 
     def _told_before(self, module: Module, node: ast.Name) -> ast.expr | None:
         """The condition that a name stands for: `improved = loss < best`."""
-        variable = module.variable(node)
-        values = [b.value for b in self.local.bound(module, node)] if variable is not None else []
+        values = [b.value for b in reaching(module, node)]
         if len(values) == 1 and isinstance(values[0], ast.Compare | ast.BoolOp):
             return values[0]
         return None
@@ -316,7 +316,7 @@ class _Finder:
         for following in block[block.index(statement) + 1 :]:
             for name in module.walk(following, ast.Name):
                 if isinstance(name.ctx, ast.Load) and module.variable(name) == variable:
-                    bound = self.local.bound(module, name)
+                    bound = reaching(module, name)
                     if bound and not any(follows(module, statement, b.statement) for b in bound):
                         yield name
 
@@ -324,9 +324,7 @@ class _Finder:
         """Whether a name can be set to its average above a condition: it is asked once, and always holds a number."""
         if isinstance(statement, ast.While) or self._inside_share(module, statement):
             return False
-        variable = module.variable(figure)
-        bound = self.local.bound(module, figure) if variable is not None else []
-        return not any(is_none(b.value) for b in bound)
+        return not any(is_none(b.value) for b in reaching(module, figure))
 
     def _reads_numbers(self, module: Module, figure: ast.Name, plain: bool, tensor: bool) -> bool:
         """Whether all who read a figure, or what is set to it, read alike if it is now a float, or a tensor on its own."""
@@ -342,9 +340,7 @@ class _Finder:
 
     def _made_outside(self, module: Module, figure: ast.Name) -> Binding | None:
         """The binding outside of any share by which a figure is complete, if there is one that always holds."""
-        variable = module.variable(figure)
-        assert variable is not None
-        bindings = self.local.bound(module, figure)
+        bindings = reaching(module, figure)
         outside = [b for b in bindings if not self._inside_share(module, b.statement)]
         last = next((b for b in outside if b.kind == "augment"), None)
         if last is not None:

@@ -9,7 +9,7 @@ import ast
 
 from accel_migrate.analysis.processes.local import Locality
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import called_name, calls_method, is_call_of
+from accel_migrate.flow.nodes import called_name, calls_method, is_call_of, picked
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Module, Variable
 
@@ -45,9 +45,8 @@ class FigureKinds:
             return bool(self.local.given_to(module, root))
         if not isinstance(node, ast.Name):
             return False
-        variable = module.variable(node)
-        found = False
-        for binding in self.local.bound(module, node) if variable is not None else ():
+        found, variable = False, module.variable(node)
+        for binding in reaching(module, node):
             if binding.target in self.local.loss_names:
                 found = True
             elif binding.kind in ("augment", "parameter"):
@@ -96,10 +95,10 @@ class FigureKinds:
         variable = module.variable(node)
         if variable is None:
             return False
-        held = [b for b in self.local.bound(module, node) if b.target not in self.local.loss_names]
+        held = [b for b in reaching(module, node) if b.target not in self.local.loss_names]
         sources = [(owner, value, b.path) for b in held for owner, value in self._given_by(module, b, variable)]
         sources += [(module, part, ()) for part in self.local.given_to(module, node)]
-        return (bool(sources) or len(held) < len(self.local.bound(module, node))) and all(
+        return (bool(sources) or len(held) < len(reaching(module, node))) and all(
             self.is_of_loss(owner, value, or_mean, depth + 1, picked) for owner, value, picked in sources
         )
 
@@ -141,10 +140,9 @@ class FigureKinds:
             return all(self.is_plain(module, part, depth + 1) for part in node.elts)
         if not isinstance(node, ast.Name):
             return False
-        variable = module.variable(node)
-        for binding in self.local.bound(module, node) if variable is not None else ():
-            if variable is not None and binding.kind == "parameter":
-                handed = self.local.graph.handed(variable)
+        for binding in reaching(module, node):
+            if binding.kind == "parameter":
+                handed = self.local.graph.handed(module.variable(node))
                 if not handed or not all(self.is_plain(owner, value, depth + 1) for owner, value in handed):
                     return False
                 continue
@@ -194,7 +192,7 @@ class FigureKinds:
             return False
         if self.roles.of(variable) & (Role.OUTPUT | Role.BATCH):
             return True
-        made = [b for b in self.local.bound(module, node) if not isinstance(b.value, ast.Constant)]
+        made = [b for b in reaching(module, node) if not isinstance(b.value, ast.Constant)]
         handed = self.local.graph.handed(variable) if any(b.kind == "parameter" for b in made) else []
         return bool(made) and all(
             self._binds_tensor(module, binding, depth)
@@ -214,8 +212,7 @@ class FigureKinds:
         """Whether a figure is the tensor that is trained on, and not a number made of it."""
         if not isinstance(figure, ast.Name):
             return False
-        variable = module.variable(figure)
-        bound = list(reaching(module, figure)) if variable is not None else []
+        bound = reaching(module, figure)
         made = any(
             isinstance(b.value, ast.Call) and called_name(b.value) in _PYTHONS for b in bound
         )  # loss = loss.item()
@@ -223,11 +220,3 @@ class FigureKinds:
             b.target in self.local.loss_names or (b.kind == "parameter" and self.holds_tensor(module, figure))
             for b in bound
         )
-
-
-def picked(value: ast.expr, path: tuple[int, ...]) -> ast.expr:
-    """What is taken out of a tuple that is written down."""
-    for index in path:
-        if isinstance(value, ast.Tuple | ast.List) and index < len(value.elts):
-            value = value.elts[index]
-    return value

@@ -56,7 +56,7 @@ from accel_migrate.analysis.trainings.setup import Setup, find_device, find_setu
 from accel_migrate.analysis.trainings.shuffled import in_own_order
 from accel_migrate.analysis.trainings.training import Refusal, Script, Training
 from accel_migrate.analysis.values.imported import idle_in, is_imported, loaded_with
-from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops
+from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop, backward_calls, loader_loops
 from accel_migrate.analysis.values.provenance import Built, NotMigrated, Place, chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.errors import internal_error
@@ -114,7 +114,7 @@ def read(
                 for own_graph in entries(roles, graph, group)
             ]
         except NotMigrated as trouble:
-            where = trouble_module(trouble, first)
+            where = trouble.module or first.module
             lines = {backward.module: backward.call.lineno for backward in reversed(group.backwards)}
             if where in lines or any(roles.role(where, call) & Role.OPTIMIZER for call in where.calls):
                 refusals.append(Refusal(where, trouble.line, str(trouble)))
@@ -144,10 +144,6 @@ def _made_once(trainings: list[Training]) -> tuple[Training, ...]:
         training if made[training.creation] is training else replace(training, makes_accelerator=False)
         for training in trainings
     )
-
-
-def trouble_module(trouble: NotMigrated, first: Backward) -> Module:
-    return trouble.module or first.module
 
 
 @dataclass(frozen=True, eq=False)
@@ -454,12 +450,10 @@ class _Reader:
             found.taken,
         )
         guarded = self._under_main_guard(creation, place if found.device is None else None, found.device)
-        wishes = [*self._wishes(participants, found), *self._asked_of_models(found)]
+        asked = [(one.module, one.node) for one in found.attributes] if self.for_accelerate else []
+        wishes = [*self._wishes(participants, found), *asked]
         reach = finder.reach(creation, home if creation.is_class else None, guarded, needs, wishes)
         return creation, reach, needs
-
-    def _asked_of_models(self, found: _Findings) -> list[tuple[Module, ast.AST]]:
-        return [(asked.module, asked.node) for asked in found.attributes] if self.for_accelerate else []
 
     def _check_told(self, distribution: Distribution, rebound: tuple[str, ...], creation: Scope) -> None:
         """What a spawned function was told it must be able to ask of the Accelerator."""
@@ -599,12 +593,8 @@ class _Reader:
         return creation
 
     def _under_main_guard(self, creation: Scope, place: Place | None, device: DeviceDefinition | None) -> bool:
-        if creation.parent is not None:
-            return False
         statement = device.statement if device is not None else (place.after if place is not None else None)
-        if statement is None:
-            return False
-        return under_main(creation.module, statement)
+        return creation.parent is None and statement is not None and under_main(creation.module, statement)
 
     def _wishes(self, participants: Participants, found: _Findings) -> list[tuple[Module, ast.AST]]:
         """Evaluation functions that print what is to be written once."""

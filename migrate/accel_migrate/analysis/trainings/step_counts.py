@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from enum import Enum
 
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop
+from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module
 
 _DEEPEST = 4
@@ -22,7 +23,7 @@ def ended_by(graph: CallGraph, loop: LoaderLoop) -> Ended:
     """What ends a loop over a loader, or the `while` that begins it anew."""
     module = loop.module
     inside = module.walk(loop.statement)
-    counted = {_text(node.target) for node in inside if isinstance(node, ast.AugAssign) and _is_one(node)}
+    counted = {unparse(node.target) for node in inside if isinstance(node, ast.AugAssign) and _is_one(node)}
     counted |= _enumerated(loop.statement)
     alike = {name.rpartition(".")[2] for name in counted}
     left = list(_leaving(module, loop.statement))
@@ -59,8 +60,8 @@ def _conditions(graph: CallGraph, module: Module, node: ast.AST, depth: int = 0)
 
 
 def _enumerated(loop: ast.stmt) -> set[str]:
-    if isinstance(loop, ast.For) and isinstance(loop.target, ast.Tuple) and "enumerate" in ast.unparse(loop.iter):
-        return {_text(loop.target.elts[0])}
+    if isinstance(loop, ast.For) and isinstance(loop.target, ast.Tuple) and "enumerate" in unparse(loop.iter):
+        return {unparse(loop.target.elts[0])}
     return set()
 
 
@@ -73,11 +74,7 @@ def _asks_count(test: ast.expr, counted: set[str], joined: type[ast.boolop]) -> 
     if isinstance(test, ast.BoolOp):
         return isinstance(test.op, joined) and any(_asks_count(part, counted, joined) for part in test.values)
     return isinstance(test, ast.Compare) and any(
-        _text(part).rpartition(".")[2] in counted
+        unparse(part).rpartition(".")[2] in counted
         for part in ast.walk(test)
         if isinstance(part, ast.Name | ast.Attribute)
     )
-
-
-def _text(node: ast.expr) -> str:
-    return ast.unparse(node)

@@ -109,11 +109,5 @@ def _kept(
 
 def _added(module: Module, variable: Variable) -> Iterator[ast.expr]:
     """`optimizers.append(made)`, `optimizers["head"] = made`."""
-    for call in module.calls:
-        if isinstance(call.func, ast.Attribute) and call.func.attr in _GROWS and call.args:
-            if module.variable(call.func.value) == variable:
-                yield call.args[-1]
-    for node in module.walk(module.tree, ast.Assign):
-        if isinstance(node.targets[0], ast.Subscript):
-            if module.variable(node.targets[0].value) == variable:
-                yield node.value
+    yield from (call.args[-1] for name, call in module.method_calls.get(variable, ()) if name in _GROWS and call.args)
+    yield from module.items_set.get(variable, ())

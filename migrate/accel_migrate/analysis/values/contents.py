@@ -48,8 +48,4 @@ def _bound(graph: CallGraph, module: Module, variable: Variable) -> list[Place]:
             found.append((module, binding.value))
         elif binding.kind == "parameter":
             found += graph.handed(variable)
-    for node in module.walk(module.tree, ast.Assign):  # `state["model"] = model`
-        if isinstance(node.targets[0], ast.Subscript):
-            if module.variable(node.targets[0].value) == variable:
-                found.append((module, node.value))
-    return found
+    return [*found, *[(module, value) for value in module.items_set.get(variable, ())]]  # `state["model"] = model`

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from accel_migrate.analysis.values.roles import Roles, given_by
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import is_call_of, unparse
 from accel_migrate.flow.program import Definition, default_of
 from accel_migrate.flow.scopes import Function, Module, Variable
 
@@ -91,7 +91,9 @@ def fields(roles: Roles, module: Module, node: ast.Attribute) -> list[Entry]:
                 if call.args or any(keyword.arg is None for keyword in call.keywords):
                     return []
                 found += [(caller, keyword.value) for keyword in call.keywords if keyword.arg == node.attr]
-    return [*found, *_set_later(roles, node.attr)] if found and not _sets_any(roles) else []
+    calls = (call for each in roles.project.modules for call in each.calls)
+    named_at_run_time = any(is_call_of(call, "setattr") for call in calls)  # `setattr(config, key, value)`
+    return [*found, *_set_later(roles, node.attr)] if found and not named_at_run_time else []
 
 
 def _classes(roles: Roles, module: Module, owner: ast.expr, depth: int = 0) -> list[Definition] | None:
@@ -138,8 +140,3 @@ def _set_later(roles: Roles, name: str) -> list[Entry]:
         for target in node.targets
         if isinstance(target, ast.Attribute) and target.attr == name and unparse(target.value) != "self"
     ]
-
-
-def _sets_any(roles: Roles) -> bool:
-    """Whether attributes are set by names that are not written: `setattr(config, key, value)`."""
-    return any(unparse(call.func) == "setattr" for module in roles.project.modules for call in module.calls)

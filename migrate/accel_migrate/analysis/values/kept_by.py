@@ -6,9 +6,10 @@ import ast
 from collections.abc import Collection
 
 from accel_migrate.analysis.values.roles import Roles, arguments_of
-from accel_migrate.flow.nodes import calls_method, walk
+from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Module, Variable
+from accel_migrate.flow.torch_api import MOVES, itself
 
 
 def only_keeps(roles: Roles, module: Module, value: ast.expr, variables: Collection[Variable]) -> bool:
@@ -31,7 +32,7 @@ def _only_stores(constructor: Definition, handed: set[str]) -> bool:
     own = constructor.scope.self_name
     kept: set[str] = set()
     stored = [node for node in module.walk(constructor.node, ast.Assign) if len(node.targets) == 1]
-    holding = {_placed(node.value): node.targets[0] for node in stored}
+    holding = {itself(node.value, MOVES): node.targets[0] for node in stored}
     for node in module.walk(constructor.node, ast.Name):
         if node.id in handed:
             match holding.get(node):
@@ -50,10 +51,3 @@ def _only_stores(constructor: Definition, handed: set[str]) -> bool:
                         continue
             return False
     return True
-
-
-def _placed(value: ast.expr) -> ast.expr:
-    """`net` of `net.to(device)`."""
-    while calls_method(value, "to", "cuda"):
-        value = value.func.value
-    return value

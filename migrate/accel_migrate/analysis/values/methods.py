@@ -113,7 +113,8 @@ class _Search(LossPath):
         return next((self.owners[link] for link in links if link in self.owners), None)
 
     def _binding(self, module: Module, variable: Variable, binding: Binding, depth: int) -> None:
-        if not _without_gradients(module, binding.statement):
+        around = [parent for parent in module.ancestors(binding.statement) if isinstance(parent, ast.With)]
+        if not any("no_grad" in unparse(parent.items[0]) for parent in around):
             super()._binding(module, variable, binding, depth)
 
 
@@ -123,9 +124,3 @@ def _stops_gradients(node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return False
     return called_name(node) in _STOPS
-
-
-def _without_gradients(module: Module, statement: ast.stmt) -> bool:
-    return any(
-        isinstance(parent, ast.With) and "no_grad" in unparse(parent.items[0]) for parent in module.ancestors(statement)
-    )

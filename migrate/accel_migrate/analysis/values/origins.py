@@ -117,7 +117,11 @@ def _of_call(roles: Roles, module: Module, call: ast.Call, depth: int) -> Where:
     if is_call_of(call, "str") and len(call.args) == 1:
         return where(roles, module, call.args[0], depth + 1)
     if is_call_of(call, "getattr") and len(call.args) > 1:
-        return Where.FOLLOWS if _names_attribute(call.args[1], "device") else Where.UNKNOWN
+        return (
+            Where.FOLLOWS
+            if isinstance(call.args[1], ast.Constant) and call.args[1].value == "device"
+            else Where.UNKNOWN
+        )
     if unparse(call.func).endswith((".get", "getenv")) and call.args:  # of the environment, or of a configuration
         rest = [*call.args[1:], *[keyword.value for keyword in call.keywords]]
         return Where.UNKNOWN | (where(roles, module, rest[0], depth + 1) if rest else Where.UNMOVED)
@@ -132,10 +136,6 @@ def _of_call(roles: Roles, module: Module, call: ast.Call, depth: int) -> Where:
     if _depends_on_caller(target) or _does_more(roles, target):
         return Where.UNKNOWN | found & Where.UNMOVED
     return found or Where.UNKNOWN
-
-
-def _names_attribute(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Constant) and node.value == name
 
 
 def _depends_on_caller(target: Definition) -> bool:

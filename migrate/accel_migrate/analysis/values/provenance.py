@@ -10,11 +10,10 @@ from typing import NamedTuple
 from accel_migrate.analysis.values.containers import KEPT, is_looped, looped_from
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
-from accel_migrate.flow.nodes import calls_method
 from accel_migrate.flow.once import once
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
 from accel_migrate.flow.sequence import follows
-from accel_migrate.flow.torch_api import itself
+from accel_migrate.flow.torch_api import MOVES, itself
 
 _OBJECTS = Role.MODEL | Role.OPTIMIZER | Role.SCHEDULER | Role.LOADER
 
@@ -130,9 +129,7 @@ def _models_in(roles: Roles, module: Module, value: ast.expr) -> list[ast.expr]:
 
 
 def _passed_on(module: Module, value: ast.expr) -> Variable | None:
-    while calls_method(value, "to", "cuda"):
-        value = value.func.value
-    return module.variable(value) if isinstance(value, ast.Name | ast.Attribute) else None
+    return module.variable(itself(value, MOVES))
 
 
 def whole_model(roles: Roles, variable: Variable) -> Variable:
