@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from accel_migrate.analysis.evaluation.results import is_length
 from accel_migrate.analysis.notes.counts import Counted, Counts, counts_in
@@ -169,7 +169,8 @@ def lengths_taken_before(script: Script, training: Training) -> list[tuple[Modul
 
 def _is_of_share(module: Module, counts: Counts, node: ast.expr, counters: Set[Variable | None]) -> bool:
     """Whether a number is set against the length of a sharded loader, taken after `prepare`, by itself or under a name."""
-    lengths = [part for part in module.walk(node) if is_length(part) and module.variable(part.args[0]) not in counters]  # type: ignore[attr-defined]
+    calls = [part for part in module.walk(node, ast.Call) if is_length(part)]
+    lengths: list[ast.AST] = [call for call in calls if module.variable(call.args[0]) not in counters]
     for part in module.walk(node, ast.Name):
         variable = module.variable(part)
         values = (
