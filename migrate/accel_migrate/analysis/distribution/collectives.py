@@ -49,7 +49,7 @@ def _reduced(
     if not isinstance(tensor, ast.Name | ast.Attribute) or operation not in _REDUCTIONS or "group" in said or not waits:
         raise NotMigrated(f"`{unparse(call)}` has no counterpart that is the same in every case", (module, call))
     divided = is_divided(ranks, module, statement, tensor)
-    if _evaluates(module, statement, evaluations) and not divided:
+    if is_evaluated(module, statement, evaluations) and not divided:
         return Replacement(CODE, module, statement, None, "every process has the figure of all samples already")
     quote = '"' if module.source.text.count('"') >= module.source.text.count("'") else "'"
     name = unparse(tensor)
@@ -89,9 +89,10 @@ def _names_world(node: ast.expr) -> bool:
     return text in ("world_size", "nprocs", "n_gpus", "ngpus", "num_gpus", "nproc", "get_world_size()", "num_processes")
 
 
-def _evaluates(module: Module, statement: ast.stmt, evaluations: list[Evaluation]) -> bool:
-    function = module.scope(statement).function
-    return any(e.loop.module is module and e.loop.function is function and function is not None for e in evaluations)
+def is_evaluated(module: Module, node: ast.AST, evaluations: list[Evaluation]) -> bool:
+    """Whether a node is in a function that evaluates."""
+    function = module.scope(node).function
+    return any(e.loop.function is function and function is not None for e in evaluations)
 
 
 def _belongs_to_caller(module: Module, statement: ast.stmt, tensor: ast.expr) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.distribution.collectives import collective, is_divided
+from accel_migrate.analysis.distribution.collectives import collective, is_divided, is_evaluated
 from accel_migrate.analysis.distribution.one_or_many import refusals_alone, silenced_prints
 from accel_migrate.analysis.distribution.ranks import CODE as RANK
 from accel_migrate.analysis.distribution.ranks import Ranks, is_guarded
@@ -138,7 +138,7 @@ def _group_pieces(
             yield Replacement(
                 GROUP, module, call, f"{ACCELERATOR}.end_training()", "the Accelerator destroys the process group"
             )
-        elif name in _READS or (is_guarded(module, call) and not _reaches_evaluation(module, call, evaluations)):
+        elif name in _READS or (is_guarded(module, call) and not is_evaluated(module, call, evaluations)):
             continue
         elif name[:1].islower():
             yield from collective(ranks, module, call, name, evaluations)
@@ -198,11 +198,6 @@ def _is_gpu_of_rank(ranks: Ranks, module: Module, statement: ast.Assign) -> bool
     made = isinstance(value, ast.Call) and module.qualified(value.func) == "torch.device"
     asked = [n for n in module.walk(value, ast.Name, ast.Attribute) if ranks.attribute(module, n)]
     return made and bool(asked) and bool(where(ranks.roles, module, value) & Where.NUMBERED)
-
-
-def _reaches_evaluation(module: Module, call: ast.Call, evaluations: list[Evaluation]) -> bool:
-    function = module.scope(call).function
-    return any(e.loop.function is function and function is not None for e in evaluations)
 
 
 def _check_rank(ranks: Ranks, module: Module, call: ast.Call, starts_itself: bool) -> None:

@@ -9,19 +9,16 @@ from accel_migrate.analysis.distribution.replacements import Replacement
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module
 
+_SETS_UP = (ast.FunctionDef, ast.Pass, ast.Import)
 _PRINTS = {"builtins.print", "__builtin__.print", "__builtins__.print"}
 
 
 def silenced_prints(module: Module, code: str) -> Iterator[Replacement]:
     """`if rank != 0: builtins.print = nothing`: the Accelerator prints once, and no process is silenced as a whole."""
     for node in module.walk(module.tree, ast.If):
-        if not node.orelse and all(_only_silences(module, s) for s in node.body):
+        if not node.orelse and all(isinstance(s, _SETS_UP) or _sets_print(module, s) for s in node.body):
             if any(_sets_print(module, statement) for statement in node.body):
                 yield Replacement(code, module, node, None, "the Accelerator prints once on each machine")
-
-
-def _only_silences(module: Module, statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.FunctionDef | ast.Pass | ast.Import) or _sets_print(module, statement)
 
 
 def _sets_print(module: Module, statement: ast.stmt) -> bool:

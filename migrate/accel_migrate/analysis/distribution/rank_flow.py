@@ -14,7 +14,7 @@ from accel_migrate.analysis.distribution.ranks import MAIN_NAME, environment_rea
 from accel_migrate.analysis.values.imported import importers_of
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles, arguments_of
-from accel_migrate.flow.nodes import called_name, positional_parameters, unparse
+from accel_migrate.flow.nodes import called_name, conjuncts, positional_parameters, unparse
 from accel_migrate.flow.scopes import Binding, Function, Module, Variable
 from accel_migrate.flow.sequence import may_follow
 
@@ -381,8 +381,7 @@ def _tests_in(module: Module) -> Iterable[ast.expr]:
 
 
 def _is_either(test: ast.expr) -> bool:
-    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
-    return any(isinstance(part, ast.BoolOp) and isinstance(part.op, ast.Or) for part in parts)
+    return any(isinstance(part, ast.BoolOp) and isinstance(part.op, ast.Or) for part in conjuncts(test))
 
 
 def _leaves(module: Module, statement: ast.If) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.distribution.replacements import ACCELERATOR, Replacement
 from accel_migrate.analysis.values.provenance import NotMigrated
-from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.analysis.values.roles import Roles, arguments_of
 from accel_migrate.flow.nodes import calls_method, conjuncts, is_call_of, unparse, walk
 from accel_migrate.flow.points import never_returns
 from accel_migrate.flow.scopes import Module, Variable
@@ -30,7 +30,8 @@ class Ranks:
     def __init__(self, roles: Roles, modules: list[Module]) -> None:
         self.roles = roles
         self.held: dict[Variable, str] = {}  # attribute of the Accelerator, by variable
-        self.options = _rank_options(modules)
+        options = (rank_option(call) for module in modules for call in module.calls)  # that a launcher of old filled in
+        self.options = {option.lstrip("-").replace("-", "_") for option in options if option is not None}
         for module in modules:
             for call in module.calls:
                 self._hold(module, call, _BY_CALL.get(module.qualified(call.func) or ""))
@@ -69,8 +70,6 @@ class Ranks:
                 target = self.roles.target(module, call)
                 if target is None or isinstance(target.node, ast.ClassDef):
                     continue
-                from accel_migrate.analysis.values.roles import arguments_of
-
                 for name, argument in arguments_of(call, target):
                     attribute = self.attribute(module, argument)
                     if attribute is not None:
@@ -109,12 +108,16 @@ class Ranks:
                     "WORLD_SIZE first",
                     (module, read),
                 )
-            if name in _BY_VARIABLE and not _in_option(module, read):
+            # As the default of `--local_rank` it is read when there is one, and harmless when there is not.
+            in_option = any(calls_method(parent, "add_argument") for parent in module.ancestors(read))
+            if name in _BY_VARIABLE and not in_option:
                 yield self._read(module, read, _BY_VARIABLE[name])
         for number in self._numbers_of_gpus(module):
             yield self._read(module, number, "local_process_index")
-        for test, is_there in _presence_tests(module):
-            above = module.parents[test]
+        for test in module.walk(module.tree, ast.Compare):
+            if not _is_presence(module, test):
+                continue
+            above, is_there = module.parents[test], isinstance(test.ops[0], ast.In)
             together = isinstance(above, ast.BoolOp) and all(_is_presence(module, part) for part in above.values)
             yield _whether_launched(module, above if together else test, is_there)  # type: ignore[arg-type]
         for call in module.calls:
@@ -171,7 +174,8 @@ class Ranks:
             attribute = self.attribute(module, test.left)
             if compared is not None and compared[0] is test and attribute in _MAIN:
                 return compared[1] and compared[2] in (0, None)
-            return compared is not None and compared[1] and compared[2] == 0 and _reads_rank(test.left)
+            reads = any(isinstance(n, ast.Constant) and n.value in ("RANK", "LOCAL_RANK") for n in walk(test.left))
+            return compared is not None and compared[1] and compared[2] == 0 and reads
         if isinstance(test, ast.Call):
             return bool(MAIN_NAME.search(unparse(test.func)))
         return isinstance(test, ast.Name | ast.Attribute) and bool(MAIN_NAME.search(unparse(test)))
@@ -237,12 +241,6 @@ def environment_reads(module: Module) -> Iterator[tuple[ast.expr, str]]:
                 yield node, str(node.args[0].value)
 
 
-def _presence_tests(module: Module) -> Iterator[tuple[ast.Compare, bool]]:
-    for node in module.walk(module.tree, ast.Compare):
-        if _is_presence(module, node):
-            yield node, isinstance(node.ops[0], ast.In)
-
-
 def _is_presence(module: Module, node: ast.expr) -> bool:
     """`"RANK" in os.environ`."""
     return (
@@ -295,10 +293,6 @@ def _compared(module: Module, node: ast.expr) -> tuple[ast.Compare, bool, int | 
     return None
 
 
-def _reads_rank(node: ast.expr) -> bool:
-    return any(isinstance(n, ast.Constant) and n.value in ("RANK", "LOCAL_RANK") for n in walk(node))
-
-
 def _is_reckoned_with(module: Module, read: ast.expr) -> bool:
     """Whether a number is multiplied, in its own statement or by the name that it is given."""
     statement = module.statement(read)
@@ -308,12 +302,6 @@ def _is_reckoned_with(module: Module, read: ast.expr) -> bool:
     return any(isinstance(above, ast.BinOp) for use in (read, *uses) for above in module.ancestors(use))
 
 
-def _rank_options(modules: list[Module]) -> set[str]:
-    """Options that a launcher of old filled in: `--local_rank`."""
-    options = [option for module in modules for call in module.calls if (option := rank_option(call)) is not None]
-    return {option.lstrip("-").replace("-", "_") for option in options}
-
-
 def rank_option(call: ast.Call) -> str | None:
     """The option `--local_rank` that a call adds to a parser."""
     if calls_method(call, "add_argument"):
@@ -321,11 +309,6 @@ def rank_option(call: ast.Call) -> str | None:
             if isinstance(argument, ast.Constant) and argument.value in ("--local_rank", "--local-rank"):
                 return str(argument.value)
     return None
-
-
-def _in_option(module: Module, node: ast.AST) -> bool:
-    """The default of `--local_rank`: read when there is one, and harmless when there is not."""
-    return any(calls_method(parent, "add_argument") for parent in module.ancestors(node))
 
 
 _ASKS_WHETHER = re.compile(r"is_initialized|is_dist_avail|is_available\(\)|distributed|use_ddp|world_size")

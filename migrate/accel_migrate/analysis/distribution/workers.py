@@ -107,19 +107,17 @@ class Worker:
         """What the worker, and whatever else takes its options, still reads, as the worker names it."""
         own = self.module.walk(self.function)
         read = {unparse(n) for n in own if isinstance(n, ast.Name | ast.Attribute) and _is_loaded(n, gone)}
+        starting = self.module.scope(self.choice)
         # Options are handed on under other names, so an attribute counts wherever it is read.
         elsewhere = {
             node.attr
             for module in self.modules
             for node in module.walk(module.tree, ast.Attribute)
-            if _is_loaded(node, gone) and not self._is_before(module, node)
+            if _is_loaded(node, gone)
+            if module is not self.module or module.scope(node) is not starting  # which is over when the worker runs
         }
         told = [self.rank, self.world, self.joining.test, self.choice.test, *[s.targets[0] for s in self.copies]]
         return read | {unparse(t) for t in told if isinstance(t, ast.Attribute) and t.attr in elsewhere}
-
-    def _is_before(self, module: Module, node: ast.AST) -> bool:
-        """Whether a node belongs to the function that starts the worker, and so is over when the worker runs."""
-        return module is self.module and module.scope(node) is module.scope(self.choice)
 
 
 def _is_loaded(node: ast.Name | ast.Attribute, gone: frozenset[ast.AST]) -> bool:
@@ -147,21 +145,18 @@ def find_worker(roles: Roles, graph: CallGraph, modules: list[Module]) -> Worker
         return None
     parameters = [a.arg for a in positional_parameters(function)]
     same = [unparse(a) for a in call.args[1:]] == [unparse(a) for a in handed.elts]
-    if not same or len(parameters) != len(call.args) or not _only_counts(choice.body):
+    # Beside the spawning only numbers are set: `args.world_size = ngpus_per_node * args.world_size`.
+    counts = all(isinstance(each, ast.Assign) for each in choice.body[:-1]) and isinstance(choice.body[-1], ast.Expr)
+    if not same or len(parameters) != len(call.args) or not counts:
         return None
     joining = _joining(module, function)
     if joining is None:
         return None
     join, told = joining
-    counts = [p for p, a in zip(parameters[1:], handed.elts) if unparse(a) == unparse(count)]
-    count_name = counts[0] if counts else None
+    counting = [p for p, a in zip(parameters[1:], handed.elts) if unparse(a) == unparse(count)]
+    count_name = counting[0] if counting else None
     everywhere = tuple(roles.project.modules)
     return Worker(module, choice, call, function, join, told[0], told[1], parameters[0], count_name, everywhere)
-
-
-def _only_counts(body: list[ast.stmt]) -> bool:
-    """Whether beside the spawning only numbers are set: `args.world_size = ngpus_per_node * args.world_size`."""
-    return all(isinstance(statement, ast.Assign) for statement in body[:-1]) and isinstance(body[-1], ast.Expr)
 
 
 def _joining(module: Module, function: Function) -> tuple[ast.If, tuple[ast.expr, ast.expr]] | None:

@@ -44,15 +44,6 @@ def deed(script: Script, training: Training, module: Module, call: ast.Call) -> 
     return next((name for name, is_done in DEEDS.items() if is_done(script, training, module, call)), None)
 
 
-def _writes(script: Script, module: Module, call: ast.Call) -> bool:
-    return (writes(module, call) or saves(script.graph, module, call)) and not writes_memory(script.graph, module, call)
-
-
-def _saves_unseen(script: Script, module: Module, call: ast.Call) -> bool:
-    """`shown.save(path)`, of an object that nobody can read."""
-    return _is_method(script, module, call, _SAVING) and not writes_memory(script.graph, module, call)
-
-
 def _is_method(script: Script, module: Module, call: ast.Call, name: re.Pattern[str]) -> bool:
     """Whether such a method is called of an object that nobody can read: it does what its name says."""
     named = isinstance(call.func, ast.Attribute) and name.fullmatch(call.func.attr) is not None
@@ -147,8 +138,12 @@ def _is_terminal(module: Module, file: ast.expr) -> bool:
 
 
 DEEDS: dict[str, Callable[[Script, Training, Module, ast.Call], bool]] = {
-    "writes a file": lambda script, _, module, call: _writes(script, module, call),
-    "saves something": lambda script, _, module, call: _saves_unseen(script, module, call),
+    "writes a file": lambda script, _, module, call: (
+        (writes(module, call) or saves(script.graph, module, call)) and not writes_memory(script.graph, module, call)
+    ),
+    "saves something": lambda script, _, module, call: (  # `shown.save(path)`, of an object that nobody can read
+        _is_method(script, module, call, _SAVING) and not writes_memory(script.graph, module, call)
+    ),
     "makes a folder": lambda _, __, module, call: makes_folder(module, call),
     "opens a database": lambda _, __, module, call: module.qualified(call.func) == "sqlite3.connect",
     "opens a log file": lambda _, __, module, call: opens_log(module, call),

@@ -27,6 +27,7 @@ from accel_migrate.flow.torch_api import GROWS
 
 _SIZES = {"size", "shape", "len", "dim", "numel", "range", "ndim", "arange"}
 _NOT_KEPT = Role.OPTIMIZER | Role.SCHEDULER | Role.LOADER | Role.LOADERS | Role.ITERATOR | Role.DEVICE | Role.SCALER
+_CHANGING = (ast.Assign, ast.AugAssign, ast.Call)
 _RUNS = ("forward", "__call__")
 
 
@@ -112,7 +113,7 @@ class _Writes:
         self.graph = graph
         self.local = local
         self.backwards = backwards
-        region = [(module, part) for module, node in self._region(path) for part in _changing(module, node)]
+        region = [(module, part) for module, node in self._region(path) for part in module.walk(node, *_CHANGING)]
         written = (self._at(module, part) for part, module in {part: module for module, part in region}.items())
         self.all = [write for write in written if write is not None]
         self._seen: set[ast.AST] = set()
@@ -236,10 +237,6 @@ class _Writes:
         if self._wherever and not given:
             return True
         return any(argument is not None and self._is_own(caller, argument) for caller, _, argument in given)
-
-
-def _changing(module: Module, around: ast.AST) -> list[ast.Assign | ast.AugAssign | ast.Call]:
-    return module.walk(around, ast.Assign, ast.AugAssign, ast.Call)
 
 
 def _called(roles: Roles, module: Module, call: ast.Call) -> Definition | None:

@@ -66,17 +66,12 @@ def unseen_losses(script: Script, training: Training) -> Iterator[Unseen]:
     """The losses that are neither proven to be means over samples nor known to be something else."""
     for backward in training.backwards:
         found = reduced(script.roles, script.graph, backward)
-        if found.kind == "unknown" and not _is_paired(script, backward, found.node):
+        pair = paired_rows(script.roles, script.graph, backward) if found.kind == "unknown" else None
+        if found.kind == "unknown" and (pair is None or pair.node is not found.node):  # AM802 speaks of pairs
             node = found.node if isinstance(found.node, ast.expr) else backward.loss
             owner = next((module for module in script.project.modules if node in module.parents), backward.module)
             name = f"{unparse(node.func)}()" if isinstance(node, ast.Call) else unparse(node)
             yield Unseen(owner, node, name if len(name) < _LONGEST else unparse(backward.loss))
-
-
-def _is_paired(script: Script, backward: Backward, node: ast.AST | None) -> bool:
-    """Whether what is not known of a loss is that it sets samples against each other, of which AM802 speaks."""
-    pair = paired_rows(script.roles, script.graph, backward)
-    return pair is not None and pair.node is node
 
 
 def unseen_lengths(script: Script, training: Training) -> Iterator[Unseen]:
@@ -144,7 +139,8 @@ class _Search:
             case ast.ListComp(elt=inner) | ast.GeneratorExp(elt=inner) | ast.DictComp(value=inner):
                 return self.kind(module, inner)
             case ast.Subscript(value=inner, slice=key):
-                found = self.kind(module, inner, key.value if _is_index(key) else 0)  # type: ignore[attr-defined]
+                index = key.value if isinstance(key, ast.Constant) and isinstance(key.value, int) else 0
+                found = self.kind(module, inner, index)
                 return Reduced("rows") if found.kind in ("unseen", "free") else found
         return Reduced("rows")
 
@@ -542,10 +538,6 @@ def _last(module: Module, node: ast.Name, bindings: list[Binding]) -> list[Bindi
         if binding.kind == "augment" and any(item in around for item in module.block(binding.statement)):
             return [binding]
     return bindings
-
-
-def _is_index(key: ast.expr) -> bool:
-    return isinstance(key, ast.Constant) and isinstance(key.value, int)
 
 
 def _turns_rows(name: str, given: list[ast.expr], keywords: list[ast.keyword]) -> bool:

@@ -196,7 +196,8 @@ class Seeding:
     def _may_be_of_process(self, module: Module, call: ast.Call) -> bool:
         """Whether a seed is given a number that differs by process somewhere: `seed = seed or int(time.time())`."""
         seeds = [(module, _number(call)), *(self.graph.handed(module.variable(_number(call))))]
-        return any(self._may_be_drawn(owner, seed) for owner, seed in seeds)
+        values = [(owner, b.value) for owner, seed in seeds for b in owner.bindings_of(seed) if b.value is not None]
+        return any(self._is_drawn(*each) for each in values)
 
     def _is_drawn(self, module: Module, node: ast.expr) -> bool:
         calls = module.walk(node, ast.Call)
@@ -204,10 +205,6 @@ class Seeding:
             library_of(module, call) or module.qualified(call.func) == "torch.initial_seed" for call in calls
         )
         return drawn or any(module.qualified(call.func) in _DIFFERENT for call in calls)
-
-    def _may_be_drawn(self, module: Module, seed: ast.expr) -> bool:
-        bindings = module.bindings_of(seed)
-        return any(binding.value is not None and self._is_drawn(module, binding.value) for binding in bindings)
 
     def _is_conditional(self, module: Module, call: ast.Call, around: frozenset[ast.AST]) -> bool:
         """Whether a condition decides on a call; the script's own guard and the presence of a GPU are not counted."""

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from accel_migrate.analysis.distribution.replacements import Distribution
 from accel_migrate.analysis.moves.devices import DeviceDefinition, Move, is_cpu, set_by
@@ -49,7 +50,9 @@ def find_choice(
             moved |= where(roles, move.module, move.device) if move.device is not None else Where.NOTHING
         choice = Choice(device=_or_cpu(given.variable.name, moved))
     else:
-        choice = Choice(cpu=_unless_told_later(guard_wish(roles, creation, moves, distribution), distribution))
+        wish, worker = guard_wish(roles, creation, moves, distribution), distribution.worker
+        # Whether a worker is one of several the Accelerator tells it: that cannot be asked before there is one.
+        choice = Choice(cpu=None if worker is not None and wish is not None and worker.flag in wish else wish)
     choice = _with_inline_wishes(creation, moves, choice, device is not None or given is not None)
     named = _inline_choice(roles, creation, moves, distribution.ranks, device is not None or given is not None)
     if named is not None:
@@ -83,7 +86,7 @@ def _with_inline_wishes(creation: Scope, moves: list[Move], choice: Choice, deci
     for move in moves:
         if not isinstance(move.device, ast.IfExp) or is_cpu(move.device.body) == is_cpu(move.device.orelse):
             continue
-        wish = _wish_of_choice(move.module, move.device)
+        wish = _on_each_kind(move.module, [move.device], partial(_wish_of_value, move.module, move.device))
         names = [node for node in walk(move.device.test) if isinstance(node, ast.Name)]
         known = all(creation.module.resolve(n.id, creation) == move.module.variable(n) for n in names)
         if not decided and choice == Choice() and wish is not None and known:
@@ -95,11 +98,6 @@ def _with_inline_wishes(creation: Scope, moves: list[Move], choice: Choice, deci
                 (move.module, move.call),
             )
     return choice
-
-
-def _wish_of_choice(module: Module, chosen: ast.expr) -> str | None:
-    """When `"cuda" if test else "cpu"` is the CPU on a machine with a GPU; None if never."""
-    return _on_each_kind(module, [chosen], lambda kind: _wish_of_value(module, chosen, kind))
 
 
 def _wish_of_value(module: Module, value: ast.expr, kind: str | None) -> bool | ast.expr:
@@ -134,12 +132,6 @@ def _kinds(module: Module, asked: Sequence[ast.AST]) -> set[str]:
             values = [b.value for b in module.bindings_of(part) if b.value]
             pending += [value for value in values if value not in pending and "is_available" in unparse(value)]
     return found
-
-
-def _unless_told_later(wish: str | None, distribution: Distribution) -> str | None:
-    """Whether a worker is one of several the Accelerator tells it: that cannot be asked before there is one."""
-    worker = distribution.worker
-    return None if worker is not None and wish is not None and worker.flag in wish else wish
 
 
 def _text_choice(module: Module, distribution: Distribution) -> str | None:

@@ -59,7 +59,8 @@ def find_outside_device(
                 ]
                 texts = [(m, n) for m, n in reads if is_asked_as_text(m, n)]
                 _check_numbers(link, texts)
-                as_text = bool(texts) or ("." in link.name and not any(_is_asked_as_device(m, n) for m, n in reads))
+                asked = any(getattr(m.parents[n], "attr", "") in _OF_DEVICE for m, n in reads)
+                as_text = bool(texts) or ("." in link.name and not asked)
                 return OutsideDevice(link, tuple(node for _, node in reads), as_text)
     return None
 
@@ -114,6 +115,7 @@ def _comes_from_outside(variable: Variable) -> bool:
     return bool(bindings) and all(binding.kind == "parameter" for binding in bindings)
 
 
+_OF_DEVICE = ("type", "index")  # a device's own
 _KINDS = {"cuda", "mps", "xpu", "npu", "hpu"}
 
 
@@ -171,13 +173,8 @@ def is_asked_as_text(module: Module, read: ast.expr) -> bool:
     """`args.device == "cpu"`, `device.startswith(...)`: asked as a text, which the Accelerator's device is not."""
     parent = module.parents[read]
     if isinstance(parent, ast.Attribute):
-        return parent.attr not in ("type", "index")  # those are a device's own
+        return parent.attr not in _OF_DEVICE
     return isinstance(parent, ast.Compare | ast.Subscript | ast.BinOp)
-
-
-def _is_asked_as_device(module: Module, read: ast.expr) -> bool:
-    parent = module.parents[read]
-    return isinstance(parent, ast.Attribute) and parent.attr in ("type", "index")
 
 
 def _replaced(graph: CallGraph, reach: Reach) -> Iterator[ast.expr]:

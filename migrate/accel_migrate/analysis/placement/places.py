@@ -248,7 +248,9 @@ def _place_in_class(
         raise NotMigrated(TAKEN_UP, (module, block[limit]))
     for index in range(last + 1, limit):
         statement = block[index]
-        if affects(module, statement, variables) or _reads_loader(module, statement):
+        # `x = train_loader.dataset.tensors[0]`: reading the data set belongs before prepare.
+        reads = any(node.attr == "dataset" for node in module.walk(statement, ast.Attribute))
+        if reads or affects(module, statement, variables):
             last = index
     last = end_of_paragraph(module, block, last, limit, variables)
     return Place(module, block, block[last], None)
@@ -288,11 +290,6 @@ def _step_of(module: Module, constructor: Function | None, statement: ast.stmt) 
         ):
             return module.statement(node)
     return None
-
-
-def _reads_loader(module: Module, statement: ast.stmt) -> bool:
-    """`x = train_loader.dataset.tensors[0]`: reading the data set belongs before prepare."""
-    return any(node.attr == "dataset" for node in module.walk(statement, ast.Attribute))
 
 
 def _common_block(module: Module, body: list[ast.stmt], statements: list[ast.stmt]) -> list[ast.stmt]:

@@ -41,7 +41,10 @@ class Respelling:
             return None
         if isinstance(node, ast.Name | ast.Attribute):
             variable = module.variable(node)
-            if variable is not None and (isinstance(node, ast.Name) or self._is_bound(variable)):
+            of_self = variable is not None and variable.name.startswith("self.")
+            if variable is not None and (
+                isinstance(node, ast.Name) or (of_self and variable.scope.module.bindings(variable))
+            ):
                 return self._variable(module, node, variable, depth)
         if isinstance(node, ast.Name):
             return node if self._is_same_import(module, node.id) else None
@@ -69,9 +72,6 @@ class Respelling:
             else:
                 fields[name] = value
         return ast.copy_location(type(node)(**fields), node)
-
-    def _is_bound(self, variable: Variable) -> bool:
-        return bool(variable.scope.module.bindings(variable)) and variable.name.startswith("self.")
 
     def _is_same_import(self, module: Module, name: str) -> bool:
         """A builtin, or a name that both files import from the same place."""
@@ -113,12 +113,14 @@ class Respelling:
         return all(
             b.kind == "parameter"
             or comes_first(owner, b.statement, self.anchor)
-            or (isinstance(b.target, ast.Attribute) and self._is_of_constructor(owner.scope(b.statement)))
+            or (
+                isinstance(b.target, ast.Attribute)
+                and (scope := owner.scope(b.statement)).name == "__init__"
+                and scope.owner_class is self.owner
+                and scope is not self.visible[0]
+            )
             for b in bindings
         )
-
-    def _is_of_constructor(self, scope: Scope) -> bool:
-        return scope.name == "__init__" and scope.owner_class is self.owner and scope is not self.visible[0]
 
     def _passed(self, variable: Variable, depth: int) -> ast.expr | None:
         """What every caller hands over for a parameter, if that is one and the same."""

@@ -193,7 +193,7 @@ class StartFinder:
                 return anchor, block
             repeats = isinstance(parent, ast.For | ast.AsyncFor | ast.While)
             chooses = isinstance(parent, ast.If) and not asks_for_name(parent.test)
-            outside = any(not _holds_any(module, block, node) for node in own)
+            outside = not all(any(module.holds(statement, node) for statement in block) for node in own)
             if not (repeats or chooses or outside):
                 return anchor, block
             if any(_binds(module, statement, wished) for statement in block):
@@ -434,7 +434,3 @@ def _parses_arguments(statement: ast.stmt) -> bool:
         isinstance(node, ast.Attribute) and node.attr in ("parse_args", "add_argument", "parse_known_args")
         for node in walk(statement)
     ) and not isinstance(statement, ast.FunctionDef | ast.ClassDef)
-
-
-def _holds_any(module: Module, block: list[ast.stmt], node: ast.AST) -> bool:
-    return any(module.holds(statement, node) for statement in block)

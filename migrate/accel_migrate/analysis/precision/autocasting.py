@@ -37,12 +37,10 @@ class Region:
         return self.module.scope(self.call).function
 
     @property
-    def is_off(self) -> bool:
-        return isinstance(self.enabled, ast.Constant) and self.enabled.value is False
-
-    def asks_like(self, other: Region) -> bool:
-        """Whether both ask for the same precision, as far as their text tells."""
-        return _text(self) == _text(other)
+    def asked(self) -> tuple[str, ...]:
+        """The precision that it asks for, as far as its text tells."""
+        parts = (self.enabled, self.disabled, self.dtype, self.device)
+        return tuple(unparse(part) if part is not None else "" for part in parts)
 
 
 def regions_in(project: Program, module: Module) -> list[Region]:
@@ -78,11 +76,6 @@ def _whole(module: Module, call: ast.Call) -> tuple[ast.expr, ast.expr | None]:
         if isinstance(other, ast.Call) and unparse(other.func).rpartition(".")[2] in ("nullcontext", "suppress"):
             return parent, opposite(parent.test) if parent.body is call else parent.test
     return call, None
-
-
-def _text(region: Region) -> tuple[str, ...]:
-    parts = (region.enabled, region.disabled, region.dtype, region.device)
-    return tuple(unparse(part) if part is not None else "" for part in parts)
 
 
 def narrow(module: Module, dtype: ast.expr, depth: int = 0) -> ast.expr | None:

@@ -34,10 +34,6 @@ class Precision:
     argument: str | None = None
     settings: tuple[tuple[str, str], ...] = ()  # of the scaler
 
-    @property
-    def is_used(self) -> bool:
-        return bool(self.regions or self.scaling.definitions)
-
     def modules(self) -> list[Module]:
         return [*self.scaling.modules(), *[region.module for region in self.regions]]
 
@@ -61,7 +57,7 @@ def find_precision(roles: Roles, graph: CallGraph, backwards: list[Backward], lo
         for module in modules
         for region in regions_in(roles.project, module)
         if (region.function in functions or region.function is None or _is_variable(region))
-        and not region.is_off
+        and not (isinstance(region.enabled, ast.Constant) and region.enabled.value is False)
         and not isinstance(region.device, ast.Constant)  # the CPU by name: a GPU is not meant
     ]
     if not found:
@@ -69,7 +65,7 @@ def find_precision(roles: Roles, graph: CallGraph, backwards: list[Backward], lo
     leader = found[0]
     if leader.dtype is not None and narrow(leader.module, leader.dtype) is None:
         return Precision((), scaling, scaled_if)  # the dtype cannot be told: torch's own regions stay
-    return Precision(tuple(region for region in found if region.asks_like(leader)), scaling, scaled_if)
+    return Precision(tuple(region for region in found if region.asked == leader.asked), scaling, scaled_if)
 
 
 def _is_variable(region: Region) -> bool:
@@ -80,7 +76,7 @@ def with_argument(
     precision: Precision, carrier: Respelling, device: DeviceDefinition | None, cpu: str | None
 ) -> Precision:
     """The precision with its argument, as the place that makes the Accelerator writes it."""
-    if not precision.is_used:
+    if not (precision.regions or precision.scaling.definitions):
         return precision
     argument = _argument(precision, carrier, device, cpu)
     settings = []
@@ -191,11 +187,8 @@ def _conditions(carrier: Respelling, tests: Iterable[Test]) -> list[str]:
 
 def _bracketed(test: ast.expr) -> str:
     text = unparse(test)
-    return f"({text})" if isinstance(test, ast.IfExp | ast.Lambda) or _is_or(test) else text
-
-
-def _is_or(test: ast.expr) -> bool:
-    return isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or)
+    loose = isinstance(test, ast.IfExp | ast.Lambda) or (isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or))
+    return f"({text})" if loose else text
 
 
 def _chosen(name: ast.expr, conditions: list[str]) -> str:

@@ -391,7 +391,8 @@ def _keeps_nothing(owner: ast.ClassDef) -> bool:
         own = method.args.args[0].arg if method.args.args else ""
         if method.decorator_list or any(isinstance(node, ast.Global | ast.Nonlocal) for node in parents):
             return False
-        if any(default is not None and not isinstance(default, ast.Constant) for default in _defaults(method)):
+        defaults = [*method.args.defaults, *method.args.kw_defaults]
+        if not all(isinstance(default, ast.Constant | None) for default in defaults):
             return False
         for node in parents:
             asked = parents[node]
@@ -402,10 +403,6 @@ def _keeps_nothing(owner: ast.ClassDef) -> bool:
                 if call.func is not asked:
                     return False
     return True
-
-
-def _defaults(function: ast.FunctionDef) -> list[ast.expr | None]:
-    return [*function.args.defaults, *function.args.kw_defaults]
 
 
 def _is_same(one: ast.expr | None, other: ast.Constant) -> bool:

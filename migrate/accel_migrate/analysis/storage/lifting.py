@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from accel_migrate.analysis.distribution.rank_flow import RankFlow
 from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.flow.nodes import conjuncts
 from accel_migrate.flow.scopes import Function, Module
 
 
@@ -45,8 +46,7 @@ def lifted_guards(flow: RankFlow, graph: CallGraph, function: Function) -> list[
 
 def main_parts(flow: RankFlow, module: Module, guard: ast.If) -> tuple[ast.expr, ...]:
     """What of a guard's test asks for the main process; empty if some of it depends on the rank in another way."""
-    together = isinstance(guard.test, ast.BoolOp) and isinstance(guard.test.op, ast.And)
-    parts = guard.test.values if together and isinstance(guard.test, ast.BoolOp) else [guard.test]
+    parts = conjuncts(guard.test)
     asking = [part for part in parts if flow.depends(module, part)]
     if not all(flow.picks_main(module, part) for part in asking):
         return ()

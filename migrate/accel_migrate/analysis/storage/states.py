@@ -14,7 +14,7 @@ from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.effects import only_reads
-from accel_migrate.flow.nodes import all_arguments, calls_method, is_call_of, is_text, unparse
+from accel_migrate.flow.nodes import all_arguments, calls_method, conjuncts, is_call_of, is_text, unparse
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Binding, Function, Module, Variable
 from accel_migrate.flow.torch_api import itself
@@ -235,25 +235,20 @@ def _asked(flow: RankFlow, module: Module, call: ast.Call, ahead: ast.stmt) -> I
             continue
         test = parent.test
         if inner in parent.body:
-            parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
             inside = _from(module, call, ahead)
-            found.append([part for part in parts if _known_to_all(flow, module, part, inside)])
+            found.append([part for part in conjuncts(test) if _known_to_all(flow, module, part, inside)])
     for parts in reversed(found):
         for part in parts:
             text = module.source.code(part)
             yield f"({text})" if isinstance(part, ast.BoolOp | ast.IfExp | ast.NamedExpr) else text
 
 
-def _from(module: Module, call: ast.Call, ahead: ast.AST) -> set[ast.AST]:
+def _from(module: Module, call: ast.Call, ahead: ast.stmt) -> set[ast.AST]:
     """What may run between a guard and the call: the guard itself, and all below it where it is `if ...: return`."""
     if ahead in module.ancestors(call):
         return set(module.walk(ahead))
-    block = next(block for block in _blocks(module.parents[ahead]) if ahead in block)
+    block = module.block(ahead)
     return {node for statement in block[block.index(ahead) :] for node in module.walk(statement)}
-
-
-def _blocks(node: ast.AST) -> Iterator[list[ast.AST]]:
-    return (value for _, value in ast.iter_fields(node) if isinstance(value, list))
 
 
 def _known_to_all(flow: RankFlow, module: Module, part: ast.expr, inside: set[ast.AST]) -> bool:

@@ -46,7 +46,8 @@ class Gradients:
             if read is not None:
                 inward = list(self._inward(module, statement))
                 own = self._is_of_parameters(*read)
-                in_step = self._is_in_step(*read)
+                reading = read[0].scope(read[1]).function
+                in_step = reading is not None and self._runs_in_step(reading)
                 known = [self._due(module, each) for each in reversed(inward)] if own and not in_step else []
                 due = next((stepped for stepped in known if stepped), [])
                 return GradientsRead(module, inward[-1], due[0] if len(due) == 1 else None, read, own, in_step)
@@ -63,10 +64,6 @@ class Gradients:
                 if self._works_on_gradients(owner, node):
                     return owner, node
         return None
-
-    def _is_in_step(self, module: Module, read: ast.AST) -> bool:
-        function = module.scope(read).function
-        return function is not None and self._runs_in_step(function)
 
     def _runs_in_step(self, function: Function, inside: frozenset[Function] = frozenset()) -> bool:
         """Whether a function runs nowhere but in `optimizer.step()`; a closure would run a backward pass in there."""

@@ -394,7 +394,7 @@ def find_device(
         d
         for d in found
         if d.scope in near
-        or _calls_home(roles, graph, home, d.scope)
+        or (not d.scope.is_class and home.node in graph.reached_from(d.scope.node, roles, d.module))
         or (d.scope.parent is None and d.module in loaded and not under_main(d.module, d.statement))
     ]
     if home.is_class:
@@ -430,8 +430,3 @@ def _is_rank(definition: DeviceDefinition, distribution: Distribution) -> bool:
     """`gpu = int(os.environ["LOCAL_RANK"])`: a number of this process, by which the model was moved."""
     ranks = distribution.ranks
     return definition.variable in ranks or any(names_rank(definition.module, v, ranks) for v in definition.values)
-
-
-def _calls_home(roles: Roles, graph: CallGraph, home: Scope, scope: Scope) -> bool:
-    """Whether a function, or a script outside of its functions, calls the home, directly or through others."""
-    return not scope.is_class and home.node in graph.reached_from(scope.node, roles, scope.module)

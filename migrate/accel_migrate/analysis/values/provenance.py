@@ -203,11 +203,6 @@ def _stays(module: Module, parameter: Variable) -> bool:
     return all(b.value is not None and not b.path and module.variable(itself(b.value)) == parameter for b in bindings)
 
 
-def _is_bound(variable: Variable) -> bool:
-    """Whether a class sets an attribute itself; what it inherits is set elsewhere."""
-    return bool(variable.scope.module.bindings(variable))
-
-
 def _is_itself(module: Module, binding: Binding, variable: Variable) -> bool:
     """`loader = tqdm(loader)`, `model = model.to(device)`: what was handed over, under the same name."""
     value = binding.value
@@ -263,7 +258,8 @@ def _common_scope(roles: Roles, chains: list[list[Variable]]) -> Scope | None:
         return None
     first = [links[0].scope for links in chains]
     if all(scope.is_class for scope in first) and len(set(first)) == 1:
-        bound = [links[0] if _is_bound(links[0]) else roles.project.inherited(links[0]) for links in chains]
+        first_names = [links[0] for links in chains]
+        bound = [v if v.scope.module.bindings(v) else roles.project.inherited(v) for v in first_names]
         setting = {variable.scope for variable in bound if variable is not None}
         if None not in bound and (first[0] in setting or len(setting) == 1):
             return first[0] if first[0] in setting else setting.pop()
