@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from accel_migrate.flow.lookup import Lookup, split
 from accel_migrate.flow.nodes import unparse
@@ -74,6 +75,11 @@ class Program(Lookup):
             node: Definition(module, node) for module in self.modules for node in module.walk(module.tree, ast.ClassDef)
         }
         spell_out(self.modules, self.imported_module)
+
+    @cached_property
+    def calls(self) -> list[tuple[Module, ast.Call]]:
+        """Every call of the project, with its file."""
+        return [(module, call) for module in self.modules for call in module.calls]
 
     def imported(self, importer: Module, name: str) -> tuple[Module, str | None] | None:
         """The file, and the name in it, that an imported name of another file stands for."""

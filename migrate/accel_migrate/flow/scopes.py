@@ -360,6 +360,10 @@ class Module:
         """What the variable behind a name or a dotted attribute is bound to in this file."""
         return self.bindings(self.variable(node))
 
+    def full_name(self, node: ast.AST) -> str:
+        """The full dotted name of an imported thing as a text, which is empty where nothing imported is named."""
+        return self.qualified(node) or ""
+
     def _find_qualified(self, node: ast.AST) -> str | None:
         parts: list[str] = []
         while type(node) is ast.Attribute:

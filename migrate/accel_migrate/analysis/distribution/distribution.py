@@ -119,7 +119,7 @@ def _group_pieces(
     for call in module.calls:
         if call in staying:
             continue
-        dotted = module.qualified(call.func) or ""
+        dotted = module.full_name(call.func)
         statement = module.statement(call)
         alone = isinstance(statement, ast.Expr) and statement.value is call
         if dotted in SETTERS and alone:
@@ -222,7 +222,7 @@ def _told_ranks(ranks: Ranks, module: Module, spawned: Spawned | None) -> Iterat
         return
     lost = {name for name, _ in spawned.lost}
     for call in module.calls:
-        if (module.qualified(call.func) or "") != "torch.distributed.init_process_group":
+        if module.full_name(call.func) != "torch.distributed.init_process_group":
             continue
         for keyword in call.keywords:
             attribute = {"rank": "process_index", "world_size": "num_processes"}.get(keyword.arg or "")
@@ -239,7 +239,7 @@ def _told_ranks(ranks: Ranks, module: Module, spawned: Spawned | None) -> Iterat
 
 def _wrappings(module: Module) -> Iterator[Wrapping]:
     for call in module.calls:
-        dotted = module.qualified(call.func) or ""
+        dotted = module.full_name(call.func)
         name = dotted.rpartition(".")[2]
         if is_parallel(dotted) and call.args:
             for keyword in call.keywords:
@@ -343,7 +343,7 @@ def _check_unread_files(roles: Roles, graph: CallGraph, modules: list[Module]) -
         if module in modules or b"torch" not in module.source.data:
             continue
         for call in module.calls:
-            dotted, function = module.qualified(call.func) or "", module.scope(call).function
+            dotted, function = module.full_name(call.func), module.scope(call).function
             deed = _DEEDS.get(dotted)
             for caller, site in graph.sites.get(function, ()) if deed and function is not None else ():
                 if caller in modules:
@@ -359,15 +359,14 @@ def _check_helpers(
     for evaluation in evaluations:
         loop = evaluation.loop
         reached |= graph.reached_from(loop.function or loop.statement, roles, loop.module)
-    for module in roles.project.modules:
-        for call in module.calls:
-            if call in staying or module.qualified(call.func) != "torch.distributed.all_reduce" or not call.args:
-                continue
-            function = module.scope(call).function
-            if function in reached and not is_divided(ranks, module, module.statement(call), call.args[0]):
-                assert function is not None
-                raise NotMigrated(
-                    f"an evaluation adds up over processes in {function.name}(), where the Accelerator has all samples "
-                    "already; take that out of the evaluation first",
-                    (module, call),
-                )
+    for module, call in roles.project.calls:
+        if call in staying or module.qualified(call.func) != "torch.distributed.all_reduce" or not call.args:
+            continue
+        function = module.scope(call).function
+        if function in reached and not is_divided(ranks, module, module.statement(call), call.args[0]):
+            assert function is not None
+            raise NotMigrated(
+                f"an evaluation adds up over processes in {function.name}(), where the Accelerator has all samples "
+                "already; take that out of the evaluation first",
+                (module, call),
+            )

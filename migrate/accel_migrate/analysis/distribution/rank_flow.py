@@ -167,7 +167,7 @@ class RankFlow:
         for module in self.modules:
             self._reads |= {read for read, name in environment_reads(module) if _RANK_VARIABLE.search(name)}
             for call in module.calls:
-                dotted = module.qualified(call.func) or ""
+                dotted = module.full_name(call.func)
                 option = rank_option(call)
                 if option is not None:
                     self.attributes.setdefault(option.lstrip("-").replace("-", "_"), {}).setdefault(module, False)

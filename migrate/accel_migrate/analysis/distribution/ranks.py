@@ -34,7 +34,7 @@ class Ranks:
         self.options = {option.lstrip("-").replace("-", "_") for option in options if option is not None}
         for module in modules:
             for call in module.calls:
-                self._hold(module, call, _BY_CALL.get(module.qualified(call.func) or ""))
+                self._hold(module, call, _BY_CALL.get(module.full_name(call.func)))
             for read, name in environment_reads(module):
                 self._hold(module, _as_number(module, read), _BY_VARIABLE.get(name))
         self.pass_on()
@@ -65,20 +65,19 @@ class Ranks:
 
     def pass_on(self) -> None:
         """Parameters hold what every caller hands over."""
-        for module in self.roles.project.modules:
-            for call in module.calls:
-                target = self.roles.target(module, call)
-                if target is None or isinstance(target.node, ast.ClassDef):
-                    continue
-                for name, argument in arguments_of(call, target):
-                    attribute = self.attribute(module, argument)
-                    if attribute is not None:
-                        self.held.setdefault(Variable(target.scope, name), attribute)
+        for module, call in self.roles.project.calls:
+            target = self.roles.target(module, call)
+            if target is None or isinstance(target.node, ast.ClassDef):
+                continue
+            for name, argument in arguments_of(call, target):
+                attribute = self.attribute(module, argument)
+                if attribute is not None:
+                    self.held.setdefault(Variable(target.scope, name), attribute)
 
     def attribute(self, module: Module, node: ast.expr) -> str | None:
         """The attribute of the Accelerator that an expression stands for."""
         if isinstance(node, ast.Call):
-            return _BY_CALL.get(module.qualified(node.func) or "")
+            return _BY_CALL.get(module.full_name(node.func))
         variable = module.variable(node)
         if variable is None:
             return None
@@ -121,7 +120,7 @@ class Ranks:
             together = isinstance(above, ast.BoolOp) and all(_is_presence(module, part) for part in above.values)
             yield _whether_launched(module, above if together else test, is_there)  # type: ignore[arg-type]
         for call in module.calls:
-            attribute = _BY_CALL.get(module.qualified(call.func) or "")
+            attribute = _BY_CALL.get(module.full_name(call.func))
             if attribute is not None and not is_guarded(module, call):
                 if call.args or call.keywords:
                     raise NotMigrated("processes are split into groups", (module, call))

@@ -25,7 +25,7 @@ def find_samplers(module: Module, staying: frozenset[ast.Call]) -> tuple[list[Re
     replacements: list[Replacement] = []
     shared: list[Shared] = []
     for call in module.calls:
-        if call in staying or (module.qualified(call.func) or "").rpartition(".")[2] != "DistributedSampler":
+        if call in staying or module.full_name(call.func).rpartition(".")[2] != "DistributedSampler":
             continue
         parent = module.parents[call]
         if isinstance(parent, ast.keyword) and parent.arg == "sampler":
@@ -77,8 +77,8 @@ def _choice(module: Module, statement: ast.Assign) -> ast.If | None:
 def _feeds_batches(module: Module, variable: Variable) -> bool:
     """Whether a sampler is handed to a BatchSampler, which needs one of its own kind in its place."""
     return any(
-        (module.qualified(call.func) or "").startswith("torch.utils.data.")
-        and (module.qualified(call.func) or "").endswith("BatchSampler")
+        module.full_name(call.func).startswith("torch.utils.data.")
+        and module.full_name(call.func).endswith("BatchSampler")
         and bool(call.args)
         and module.variable(call.args[0]) == variable
         for call in module.calls

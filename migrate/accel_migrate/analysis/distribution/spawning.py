@@ -112,12 +112,11 @@ def _spawned(
 
 def _works_out_rank(ranks: Ranks) -> bool:
     """Whether a process group is told another rank than the number in mp.spawn: that one counts on this machine alone."""
-    for module in ranks.roles.project.modules:
-        for call in module.calls:
-            if (module.qualified(call.func) or "").endswith(_JOIN):
-                told = [keyword.value for keyword in call.keywords if keyword.arg == "rank"] + call.args[4:5]
-                if any(ranks.attribute(module, rank) != "process_index" for rank in told):
-                    return True
+    for module, call in ranks.roles.project.calls:
+        if module.full_name(call.func).endswith(_JOIN):
+            told = [keyword.value for keyword in call.keywords if keyword.arg == "rank"] + call.args[4:5]
+            if any(ranks.attribute(module, rank) != "process_index" for rank in told):
+                return True
     return False
 
 
@@ -182,7 +181,7 @@ def _worked_out(module: Module, counted: ast.Assign, spawned: Spawned) -> ast.st
     """What the starting function computes from a number of GPUs, be it a rate or a size, for what stays to read."""
     starting = module.scope(counted)
     gone = set(module.walk(spawned.call)) | (set(module.walk(spawned.choice.test)) if spawned.choice else set())
-    gone |= {n for c in module.calls if (module.qualified(c.func) or "").endswith(_JOIN) for n in module.walk(c)}
+    gone |= {n for c in module.calls if module.full_name(c.func).endswith(_JOIN) for n in module.walk(c)}
     gone -= {n for argument in spawned.arguments for n in module.walk(argument)}
     for node in _reads(module, counted.targets[0], gone):
         statement = module.statement(node)

@@ -181,6 +181,6 @@ def _only_joins(module: Module, statement: ast.stmt, told: set[str]) -> bool:
     if isinstance(statement, ast.Assign):
         return all(unparse(target) in told for target in statement.targets)
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        dotted = module.qualified(statement.value.func) or ""
+        dotted = module.full_name(statement.value.func)
         return dotted in (_JOIN, "torch.distributed.barrier", *SETTERS)
     return isinstance(statement, ast.Pass)

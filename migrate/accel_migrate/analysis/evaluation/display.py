@@ -88,13 +88,13 @@ class Shown:
             return True
         if not isinstance(call.func, ast.Attribute):
             return False
-        dotted = self.module.qualified(call.func) or ""
+        dotted = self.module.full_name(call.func)
         return call.func.attr in _BARS or (dotted.startswith("logging.") and call.func.attr in _LOGS)
 
     def _is_bar(self, node: ast.expr) -> bool:
         values = self._values(node)
         return bool(values) and all(
-            isinstance(value, ast.Call) and (self.module.qualified(value.func) or "").partition(".")[0] == "tqdm"
+            isinstance(value, ast.Call) and self.module.full_name(value.func).partition(".")[0] == "tqdm"
             for value in values
         )
 
@@ -112,7 +112,7 @@ class Shown:
         return True
 
     def _is_clock(self, node: ast.AST) -> bool:
-        return isinstance(node, ast.Call) and (self.module.qualified(node.func) or "") in CLOCKS
+        return isinstance(node, ast.Call) and self.module.full_name(node.func) in CLOCKS
 
     def _is_time(self, node: ast.expr) -> bool:
         """`time.time() - end`."""

@@ -153,7 +153,7 @@ class Figures:
         built = self._criteria(node)
         if built:
             return all(self._is_mean(owner, b) for owner, b in built)
-        dotted = self.module.qualified(node.func) or ""
+        dotted = self.module.full_name(node.func)
         if dotted.startswith("torch.nn.functional.") and dotted.rpartition(".")[2] in _MEAN_LOSSES:
             return len(node.args) <= 2 and not any(_changes_mean(k) for k in node.keywords)
         target = self.roles.target(self.module, node)
@@ -175,7 +175,7 @@ class Figures:
 
     def _is_mean(self, module: Module, built: ast.Call) -> bool:
         """Whether a criterion of torch was built to give the plain mean over samples."""
-        owner, _, name = (module.qualified(built.func) or "").rpartition(".")
+        owner, _, name = module.full_name(built.func).rpartition(".")
         if not owner.startswith("torch.nn") or name not in _MEAN_CRITERIA or built.args:
             return False
         return not any(k.arg is None or _changes_mean(k) for k in built.keywords)
@@ -188,12 +188,12 @@ class Figures:
             bound = isinstance(node.func, ast.Attribute) and self.module.qualified(node.func) is None
             summed = node.func.value if bound else node.args[0] if node.args else None  # type: ignore[attr-defined]
             return summed is not None and self.rows.kind(summed) is Kind.ROWS
-        dotted = self.module.qualified(node.func) or ""
+        dotted = self.module.full_name(node.func)
         if dotted.startswith("torch.nn.functional.") and sums(node):
             return True
         built = self._criteria(node)
         return bool(built) and all(
-            sums(one) and (owner.qualified(one.func) or "").startswith("torch.nn.") for owner, one in built
+            sums(one) and owner.full_name(one.func).startswith("torch.nn.") for owner, one in built
         )
 
     def _criteria(self, node: ast.Call) -> list[tuple[Module, ast.Call]]:
@@ -273,7 +273,7 @@ def sums(call: ast.Call) -> bool:
 
 
 def _reduces_nothing(module: Module, criterion: ast.Call) -> bool:
-    owner, _, name = (module.qualified(criterion.func) or "").rpartition(".")
+    owner, _, name = module.full_name(criterion.func).rpartition(".")
     said = [k.value.value for k in criterion.keywords if k.arg == "reduction" and isinstance(k.value, ast.Constant)]
     return owner.startswith("torch.nn") and name in _MEAN_CRITERIA and said == ["none"]
 

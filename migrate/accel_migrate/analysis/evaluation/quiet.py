@@ -54,7 +54,7 @@ class Quiet:
         """The same of one call, whose arguments are judged by themselves."""
         function = call.func
         name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-        dotted = module.qualified(function) or ""
+        dotted = module.full_name(function)
         if draws(module, call):
             raise NotExact(_RANDOM, call)
         role = self.roles.role(module, function)
@@ -144,7 +144,7 @@ def _earlier(module: Module, model: ast.expr) -> set[ast.stmt]:
 def draws(module: Module, call: ast.Call) -> bool:
     """Whether a call draws random numbers."""
     name = called_name(call)
-    always = (module.qualified(call.func) or "") == "torch.nn.functional.dropout" and len(call.args) < 3
+    always = module.full_name(call.func) == "torch.nn.functional.dropout" and len(call.args) < 3
     return name in _DRAWS or (always and not any(keyword.arg == "training" for keyword in call.keywords))
 
 

@@ -114,7 +114,7 @@ class Rows:
     def _call(self, node: ast.Call) -> Kind:
         if self._is_fixed(node):
             return Kind.FIXED
-        dotted = self.module.qualified(node.func) or ""
+        dotted = self.module.full_name(node.func)
         name = called_name(node)
         if isinstance(node.func, ast.Name) and not dotted:
             inner = [self.kind(argument) for argument in node.args]

@@ -62,13 +62,13 @@ def writes(module: Module, call: ast.Call) -> bool:
     """`print(...)`, `sys.stdout.write(...)`; nothing that goes into a file."""
     if isinstance(call.func, ast.Name):
         files = [keyword.value for keyword in call.keywords if keyword.arg == "file"]
-        terminal = all((module.qualified(file) or "") in ("sys.stdout", "sys.stderr") for file in files)
+        terminal = all(module.full_name(file) in ("sys.stdout", "sys.stderr") for file in files)
         return call.func.id == "print" and module.variable(call.func) is None and terminal
-    return (module.qualified(call.func) or "") in STREAMS
+    return module.full_name(call.func) in STREAMS
 
 
 def _is_harmless(roles: Roles, module: Module, call: ast.Call, own: set[str], depth: int) -> bool:
-    if writes(module, call) or (module.qualified(call.func) or "") in CLOCKS:
+    if writes(module, call) or module.full_name(call.func) in CLOCKS:
         return True
     if only_shows(roles, module, call, depth + 1):
         return True

@@ -64,7 +64,7 @@ class Batches:
 
     def _call(self, module: Module, node: ast.Call, depth: int) -> set[Variable] | None:
         function = node.func
-        dotted = module.qualified(function) or ""
+        dotted = module.full_name(function)
         if (dotted == "torch.autograd.Variable" or is_reshaping(dotted)) and node.args:
             return self.loaders(module, node.args[0], depth + 1)
         if isinstance(function, ast.Name) and function.id in ("next", "iter") and node.args:

@@ -227,7 +227,7 @@ def _is_handed_on(module: Module, function: Function) -> bool:
 
 def _is_for_others(roles: Roles, module: Module, call: ast.Call) -> bool:
     """`accuracy_score(y, scores)`, `np.asarray(scores)`: a library that knows of no device gets a tensor."""
-    dotted = module.qualified(call.func) or ""
+    dotted = module.full_name(call.func)
     if not dotted or dotted.startswith(_AT_HOME) or roles.target(module, call) is not None:
         return False
     given = all_arguments(call)

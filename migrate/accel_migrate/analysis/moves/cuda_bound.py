@@ -57,7 +57,7 @@ def _follows_a_constant(roles: Roles, graph: CallGraph, home: Module, dropped: s
 
 def _constant(roles: Roles, module: Module, node: ast.expr) -> Variable | None:
     """The global that an expression names, of its own file or of another of the project."""
-    imported = roles.project.imported_variable(module, module.qualified(node) or "")
+    imported = roles.project.imported_variable(module, module.full_name(node))
     if imported is not None:
         return imported
     variable = module.variable(node)
@@ -112,7 +112,7 @@ def _is_empty_loss(module: Module, value: ast.Call) -> bool:
     """`nn.MSELoss()`: it has nothing that could be on a device."""
     if value.args or any(k.arg in ("weight", "pos_weight") for k in value.keywords):
         return False
-    dotted = module.qualified(value.func) or ""
+    dotted = module.full_name(value.func)
     return dotted.startswith("torch.nn.") and dotted.endswith("Loss")
 
 
@@ -121,7 +121,7 @@ def _makes_tensors(graph: CallGraph, module: Module) -> bool:
     return any(
         isinstance(node, ast.Attribute)
         and node.attr.endswith("Tensor")
-        and (module.qualified(node) or "").startswith("torch.cuda.")
+        and module.full_name(node).startswith("torch.cuda.")
         and _asks_for_cuda(graph, module, node)
         for node in module.walk(module.tree, ast.Attribute)
     )
@@ -153,7 +153,7 @@ def _is_about_cuda(graph: CallGraph, module: Module, test: ast.expr, depth: int 
         named = [part.value for part in walk(test) if isinstance(part, ast.Constant)]
         return isinstance(test.ops[0], ast.Eq | ast.In) and any(str(name).startswith("cuda") for name in named)
     if isinstance(test, ast.Call):
-        return (module.qualified(test.func) or "") == "torch.cuda.is_available"
+        return module.full_name(test.func) == "torch.cuda.is_available"
     variable = module.variable(test) if isinstance(test, ast.Name | ast.Attribute) else None
     bindings = module.bindings(variable)
     if len(bindings) != 1 or variable is None or depth > 4:

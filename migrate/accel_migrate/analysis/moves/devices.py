@@ -91,7 +91,7 @@ def is_device(roles: Roles, module: Module, node: ast.expr) -> bool:
 def _is_type(variable: Variable) -> bool:
     """`half = torch.float16`: what `.to` takes beside devices."""
     module = variable.scope.module
-    return any(b.value is not None and "torch." in (module.qualified(b.value) or "") for b in module.bindings(variable))
+    return any(b.value is not None and "torch." in module.full_name(b.value) for b in module.bindings(variable))
 
 
 def _model_goes_to(roles: Roles, variable: Variable) -> bool:
@@ -208,7 +208,7 @@ def _branches(roles: Roles, module: Module, bindings: list[Binding]) -> ast.If |
         return None
     if not all(b.value is not None and _is_picked(roles, module, b.value) for b in bindings):
         return None
-    called = [module.qualified(c.func) or "" for c in module.walk(parent, ast.Call)]
+    called = [module.full_name(c.func) for c in module.walk(parent, ast.Call)]
     if any(name in SETTERS or name.startswith("torch.distributed") for name in called):
         return None
     blocks, last = [parent.body], parent.orelse

@@ -60,7 +60,7 @@ def _sets_attribute(statement: ast.Assign | ast.AnnAssign) -> bool:
 def _is_plain(module: Module, value: ast.expr) -> bool:
     """A number, what __init__ is handed, or a layer of torch without weights."""
     if isinstance(value, ast.Call):
-        dotted = module.qualified(value.func) or ""
+        dotted = module.full_name(value.func)
         handed = all_arguments(value)
         return dotted.removeprefix("torch.nn.") in _EMPTY and all(_is_plain(module, each) for each in handed)
     if isinstance(value, ast.Name):

@@ -171,7 +171,7 @@ class Members:
             return None
         if self._meets_output(module, call.args, handed):
             return None
-        dotted = module.qualified(call.func) or ""
+        dotted = module.full_name(call.func)
         if dotted == "torch.autograd.Variable" or (is_reshaping(dotted) and handed is call.args[0]):
             return self._use(module, call, depth + 1) if depth < _DEPTH else None
         if self.data_parallel and self.roles.role(module, call.func) & Role.MODEL:

@@ -47,7 +47,7 @@ def _trained_on(training: Training) -> list[Variable]:
 
 def _built(script: Script, loader: Variable) -> Iterator[tuple[Module, ast.Call]]:
     for module, call in built_calls(script.roles, script.graph, loader, Role.LOADER):
-        if (module.qualified(call.func) or "").endswith("data.DataLoader"):
+        if module.full_name(call.func).endswith("data.DataLoader"):
             yield module, call
 
 

@@ -57,7 +57,7 @@ class Counts:
             return self._length(module, node.args[0])  # type: ignore[attr-defined]
         if isinstance(node, ast.Call):
             name = node.func.id if isinstance(node.func, ast.Name) else ""
-            computes = (module.qualified(node.func) or "").partition(".")[0] in ("math", "numpy")  # `np.log(2)`
+            computes = module.full_name(node.func).partition(".")[0] in ("math", "numpy")  # `np.log(2)`
             if (name in _PASSES or computes) and node.args:
                 return self._either(self.counted(module, part, depth + 1) for part in node.args)
             sized = calls_method(node, "size", "numel", "sum", "item")

@@ -52,7 +52,7 @@ def _is_method(script: Script, module: Module, call: ast.Call, name: re.Pattern[
 
 def _sends(script: Script, module: Module, call: ast.Call) -> bool:
     """Whether a call reaches other machines, other than to fetch from them."""
-    sends = (module.qualified(call.func) or "").startswith(_SENDS) or asks_only(module, call)
+    sends = module.full_name(call.func).startswith(_SENDS) or asks_only(module, call)
     return sends or _is_method(script, module, call, _UPLOADING)
 
 

@@ -94,7 +94,7 @@ def _samples(module: Module, call: ast.Call) -> bool:
     if not calls_method(call, "sample", "rsample"):
         return False
     return any(
-        isinstance(value, ast.Call) and (module.qualified(value.func) or "").startswith("torch.distributions.")
+        isinstance(value, ast.Call) and module.full_name(value.func).startswith("torch.distributions.")
         for value in module.held(call.func.value)
     )
 
@@ -175,7 +175,7 @@ def _run_by(
 
 def _drops(module: Module, call: ast.Call) -> bool:
     """Whether a layer drops a share of its values, which is not plainly none."""
-    dotted = module.qualified(call.func) or ""
+    dotted = module.full_name(call.func)
     if _DROPS.fullmatch(dotted):
         share = (
             [*call.args[:1], *[k.value for k in call.keywords if k.arg == "p"]] if "functional" not in dotted else []
@@ -240,12 +240,7 @@ def evaluation_draws(script: Script, training: Training, loop: LoaderLoop) -> bo
     roles, graph, module = script.roles, script.graph, loop.module
     reached = graph.reached_from(loop.statement, roles, module)
     run = [(module, call) for call in module.walk(loop.statement, ast.Call)]
-    run += [
-        (owner, call)
-        for owner in script.project.modules
-        for call in owner.calls
-        if owner.scope(call).function in reached
-    ]
+    run += [(owner, call) for owner, call in script.project.calls if owner.scope(call).function in reached]
     for owner, call in run:
         assert isinstance(call, ast.Call)
         if _library(owner, call) is not None or is_unseen(script.project, owner, call.func):
@@ -272,7 +267,7 @@ def _draws_samples(script: Script, module: Module, loader: ast.Call) -> bool:
 def _augmenting(script: Script, module: Module, node: ast.AST) -> Iterator[tuple[Module, ast.Call, str, bool]]:
     """Calls that draw for each sample, or build what does; the library, and whether it is the one for sure."""
     for call in module.walk(node, ast.Call):
-        dotted = module.qualified(call.func) or ""
+        dotted = module.full_name(call.func)
         if _AUGMENTS.fullmatch(dotted):
             yield module, call, "torch", True
         elif _ALBUMENTED.fullmatch(dotted):  # by Python's numbers, by numpy's or by its own: versions differ

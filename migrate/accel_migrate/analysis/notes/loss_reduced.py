@@ -276,7 +276,7 @@ class _Search:
     # ---- calls
 
     def _call(self, module: Module, node: ast.Call, index: int) -> Reduced:
-        dotted = module.qualified(node.func) or ""
+        dotted = module.full_name(node.func)
         function = node.func
         torch = dotted.startswith("torch.")
         name = (dotted or unparse(function)).rpartition(".")[2]
@@ -435,14 +435,14 @@ class _Search:
         if function is not None:
             return self._returned(function, index)
         if not isinstance(made, ast.Call):
-            owner, _, name = (module.qualified(made) or "").rpartition(".")
+            owner, _, name = module.full_name(made).rpartition(".")
             if owner.startswith("torch") and _MADE.match(name):  # `Tensor = torch.cuda.FloatTensor`
                 return Reduced("free")
             return criterion(name, node) if is_loss(name) else Reduced("unseen", node)
-        dotted = module.qualified(made.func) or ""
+        dotted = module.full_name(made.func)
         name = dotted.rpartition(".")[2]
         if dotted == "functools.partial" and made.args:
-            name = (module.qualified(made.args[0]) or "").rpartition(".")[2]
+            name = module.full_name(made.args[0]).rpartition(".")[2]
         if (dotted.startswith("torch.") or dotted == "functools.partial") and is_loss(name):
             return self._weighed(module, criterion(name, made), weight_of(name, made))
         target = self.roles.target(module, made)
@@ -489,7 +489,7 @@ class _Search:
         match node:
             case ast.Subscript(slice=ast.Name() | ast.Attribute() | ast.Compare() | ast.UnaryOp(op=ast.Invert())):
                 return node
-            case ast.Call() if node.args and (module.qualified(node.func) or "").rpartition(".")[2] in _BY_ROW:
+            case ast.Call() if node.args and module.full_name(node.func).rpartition(".")[2] in _BY_ROW:
                 return self._picked(module, node.args[0], depth + 1) if depth < _DEPTH else None
             case ast.Call(func=ast.Attribute(value=inner, attr=name)) if name in _BY_ROW:
                 return self._picked(module, inner, depth + 1) if depth < _DEPTH else None

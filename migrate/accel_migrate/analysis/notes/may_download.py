@@ -40,7 +40,7 @@ def _is_told(call: ast.Call) -> bool:
 
 
 def _may_fetch(script: Script, module: Module, call: ast.Call) -> bool:
-    dotted = module.qualified(call.func) or ""
+    dotted = module.full_name(call.func)
     library = dotted.startswith(("torchvision.", "timm.", "torch_geometric.", "dgl.", "monai."))
     by_name = not dotted and not isinstance(call.func, ast.Attribute)  # `models.__dict__[arch]()`
     fetches = _FETCHES.fullmatch(dotted) is not None

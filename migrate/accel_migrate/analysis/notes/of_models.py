@@ -55,7 +55,7 @@ class OfModels:
             return self._is_known(module, value.func.value)
         if value.args and is_wrapper(module, value):
             return self._is_known(module, value.args[0])
-        dotted = module.qualified(value.func) or ""
+        dotted = module.full_name(value.func)
         return self.roles.target(module, value) is not None or dotted.startswith(_OF_LIBRARY)
 
     @cached_property

@@ -316,7 +316,7 @@ class Seeding:
 
 def library_of(module: Module, call: ast.Call) -> str | None:
     """The library whose global generator a call draws from."""
-    dotted = module.qualified(call.func) or ""
+    dotted = module.full_name(call.func)
     owner, _, name = dotted.rpartition(".")
     if any(keyword.arg == "generator" for keyword in call.keywords):
         return None
@@ -331,7 +331,7 @@ def library_of(module: Module, call: ast.Call) -> str | None:
 
 def is_of_machine(module: Module, call: ast.Call) -> bool:
     """Whether a call makes a generator that begins otherwise on each process: `np.random.default_rng()`."""
-    dotted = module.qualified(call.func) or ""
+    dotted = module.full_name(call.func)
     if _QUASI.fullmatch(dotted):
         return not any(keyword.arg in ("seed", "rng") for keyword in call.keywords)
     return dotted == "random.SystemRandom" or (dotted in _OF_MACHINE and _is_left_out(call) and not call.keywords)
@@ -351,7 +351,7 @@ def _number(call: ast.Call) -> ast.expr:
 
 def libraries_of(module: Module, call: ast.Call) -> tuple[str, ...]:
     """The libraries that a call seeds."""
-    return SEEDS.get(module.qualified(call.func) or "", ())
+    return SEEDS.get(module.full_name(call.func), ())
 
 
 def _is_method(module: Module, call: ast.Call) -> bool:

@@ -33,7 +33,7 @@ def read_whole_before(script: Script, training: Training) -> tuple[Module, ast.C
             module = link.scope.module
             for binding in module.bindings(link) if link in prepared else ():
                 call = binding.value
-                if isinstance(call, ast.Call) and (module.qualified(call.func) or "").endswith("data.DataLoader"):
+                if isinstance(call, ast.Call) and module.full_name(call.func).endswith("data.DataLoader"):
                     said = options_of(module, call).keys()
                     if not said & {"sampler", "batch_sampler", None} and len(call.args) < 4:
                         return module, call

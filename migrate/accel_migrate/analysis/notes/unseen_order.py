@@ -42,7 +42,7 @@ def unseen_order(script: Script, training: Training) -> Iterator[Unseen]:
             bindings = module.bindings(built.variable)
             yield Unseen(module, bindings[0].statement if bindings else training.place.after, built.variable.name)
         for module, call in calls:
-            is_torchs = (module.qualified(call.func) or "").startswith(_LOADERS)
+            is_torchs = module.full_name(call.func).startswith(_LOADERS)
             if not is_torchs or not (_says_order(module, call) or _is_indexed(script, module, call)):
                 yield Unseen(module, call, f"{unparse(call.func)}()")
 
@@ -78,7 +78,7 @@ def _split(roles: Roles, module: Module, node: ast.expr) -> tuple[Module, ast.ex
     for binding in module.bindings_of(node):
         made = binding.value.func if binding.path and isinstance(binding.value, ast.Call) else None
         if made is not None and (
-            (module.qualified(made) or "").endswith("random_split") or is_unseen(roles.project, module, made)
+            module.full_name(made).endswith("random_split") or is_unseen(roles.project, module, made)
         ):
             return module, binding.value  # type: ignore[return-value]
     return None
@@ -106,5 +106,5 @@ def _has_index(script: Script, module: Module, made: ast.expr, depth: int) -> bo
             or any(base.startswith(_INDEXED) and not base.endswith(".Dataset") for base in outside)
         )
     streams = any(keyword.arg == "streaming" for keyword in made.keywords)
-    known = (module.qualified(made.func) or "").startswith(_INDEXED) or is_unseen(roles.project, module, made.func)
+    known = module.full_name(made.func).startswith(_INDEXED) or is_unseen(roles.project, module, made.func)
     return known and not streams

@@ -78,7 +78,7 @@ def _changes(module: Module, node: ast.AST, variables: set[Variable]) -> bool:
         case ast.Call(func=function):
             name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
             given = all_arguments(node)
-            if (module.qualified(function) or "").startswith("torch.nn."):  # `nn.init.zeros_(model[0].weight)`
+            if module.full_name(function).startswith("torch.nn."):  # `nn.init.zeros_(model[0].weight)`
                 return any(_is_part(module, argument, variables) for argument in given)
             return name not in _READS and any(module.variable(argument) in variables for argument in given)
     return False

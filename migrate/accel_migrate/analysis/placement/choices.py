@@ -197,7 +197,7 @@ def is_gpu_number(roles: Roles, module: Module, node: ast.expr, depth: int = 3) 
         return is_gpu_number(roles, module, bindings[0].value, depth - 1)
     if not isinstance(node, ast.Attribute) or bindings:
         return False
-    options = [call for m in roles.project.modules for call in m.calls if _adds_option(call, node.attr)]
+    options = [call for m, call in roles.project.calls if _adds_option(call, node.attr)]
     return bool(options) and all(_is_integer(call) for call in options)
 
 
@@ -254,7 +254,7 @@ def names_rank(module: Module, value: ast.expr, ranks: frozenset[Variable]) -> b
     for node in module.walk(value):
         if isinstance(node, ast.Constant) and node.value in ("LOCAL_RANK", "RANK"):
             return True
-        if isinstance(node, ast.Call) and (module.qualified(node.func) or "").startswith("torch.distributed."):
+        if isinstance(node, ast.Call) and module.full_name(node.func).startswith("torch.distributed."):
             return True
         if isinstance(node, ast.Name | ast.Attribute):
             variable = module.variable(node)

@@ -208,7 +208,7 @@ class EarlyUses:
         return not isinstance(parent, ast.Return | ast.Compare | ast.FormattedValue | ast.Expr | ast.If | ast.BoolOp)
 
     def _only_looks(self, module: Module, call: ast.Call) -> bool:
-        dotted = module.qualified(call.func) or ""
+        dotted = module.full_name(call.func)
         name = called_name(call)
         if self.roles.target(module, call) is not None:
             return True  # what it does is looked up in it

@@ -252,18 +252,17 @@ def _unnamed(roles: Roles, reach: Reach, called: Function | None) -> NotMigrated
     """`Trainer(...).train()` where the Accelerator is the trainer's: nobody can ask it for that afterwards."""
     if called is None or reach.by_class is None:
         return None
-    for module in roles.project.modules:
-        for call in module.calls:
-            target = roles.target(module, call)
-            if target is None or target.node is not reach.by_class.node or module.scope(call).function is not called:
-                continue
-            if isinstance(module.parents[call], ast.Attribute):
-                made = unparse(call.func)
-                reason = (
-                    f"{called.name}() needs the Accelerator, which {made} makes, and the {made} has no name to ask it by; "
-                    f"give it one, as in `trainer = {made}(...)`"
-                )
-                return NotMigrated(reason, (module, call))
+    for module, call in roles.project.calls:
+        target = roles.target(module, call)
+        if target is None or target.node is not reach.by_class.node or module.scope(call).function is not called:
+            continue
+        if isinstance(module.parents[call], ast.Attribute):
+            made = unparse(call.func)
+            reason = (
+                f"{called.name}() needs the Accelerator, which {made} makes, and the {made} has no name to ask it by; "
+                f"give it one, as in `trainer = {made}(...)`"
+            )
+            return NotMigrated(reason, (module, call))
     return None
 
 

@@ -43,7 +43,7 @@ class Scaling:
         if not self.definitions:
             return {}
         module, call = self.definitions[0]
-        positional = call.args[1:] if (module.qualified(call.func) or "").startswith("torch.amp") else call.args
+        positional = call.args[1:] if module.full_name(call.func).startswith("torch.amp") else call.args
         said = dict(zip(_SETTINGS, positional))
         said |= {k.arg: k.value for k in call.keywords if k.arg in _SETTINGS}
         return said

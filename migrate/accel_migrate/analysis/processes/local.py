@@ -419,7 +419,7 @@ def _root(node: ast.expr) -> ast.expr | None:
 def _is_collective(module: Module, node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return False
-    owner, _, name = (module.qualified(node.func) or "").rpartition(".")
+    owner, _, name = module.full_name(node.func).rpartition(".")
     return owner == "torch.distributed" and name in _COLLECTIVES
 
 

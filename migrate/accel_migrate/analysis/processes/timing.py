@@ -208,10 +208,9 @@ def _built_late(roles: Roles, module: Module, below: list[ast.stmt], late: set[F
     inside = {call for statement in below for call in module.walk(statement, ast.Call)}
     sites: dict[ast.AST, list[bool]] = {}
     found: dict[ast.AST, Definition] = {}
-    for owner in roles.project.modules:
-        for call in owner.calls:
-            target = roles.target(owner, call)
-            if target is not None and isinstance(target.node, ast.ClassDef):
-                found[target.node] = target
-                sites.setdefault(target.node, []).append(call in inside or owner.scope(call).function in late)
+    for owner, call in roles.project.calls:
+        target = roles.target(owner, call)
+        if target is not None and isinstance(target.node, ast.ClassDef):
+            found[target.node] = target
+            sites.setdefault(target.node, []).append(call in inside or owner.scope(call).function in late)
     yield from (target for node, target in found.items() if all(sites[node]))

@@ -124,23 +124,23 @@ def opens_log(module: Module, call: ast.Call) -> bool:
     if dotted == "logging.basicConfig":
         return any(keyword.arg == "filename" for keyword in call.keywords)
     if dotted == "loguru.logger.add":
-        return bool(call.args) and not (module.qualified(call.args[0]) or "").startswith("sys.")
+        return bool(call.args) and not module.full_name(call.args[0]).startswith("sys.")
     return dotted in _LOG_FILES
 
 
 @once
 def opens_events(roles: Roles, module: Module, call: ast.Call) -> bool:
     """Whether a call makes a SummaryWriter, of whatever package, or of a class that is derived from it."""
-    names = [module.qualified(call.func) or ""]
+    names = [module.full_name(call.func)]
     made = roles.target(module, call) if not names[0].endswith("SummaryWriter") else None
     if made is not None and isinstance(made.node, ast.ClassDef):
-        names = [made.module.qualified(base) or "" for base in made.node.bases]
+        names = [made.module.full_name(base) for base in made.node.bases]
     return any(name.rpartition(".")[2] == "SummaryWriter" for name in names)
 
 
 def tracker(module: Module, call: ast.Call) -> str | None:
     """The library that a call logs to, other than by an event file or a run of wandb, which can be told to do nothing."""
-    library = (module.qualified(call.func) or "").partition(".")[0]
+    library = module.full_name(call.func).partition(".")[0]
     return library if library in _TRACKERS else None
 
 
@@ -167,7 +167,7 @@ def downloads(module: Module, call: ast.Call) -> bool:
 def _downloads(module: Module, call: ast.Call) -> bool:
     if any(keyword.arg == "download" and _may_be_true(module, keyword.value) for keyword in call.keywords):
         return True
-    dotted = module.qualified(call.func) or ""
+    dotted = module.full_name(call.func)
     if calls_method(call, "extractall", "urlretrieve") and not dotted:
         return True  # an archive that was opened
     if calls_method(call, "build_vocab"):
@@ -262,7 +262,7 @@ def _is_of_library(graph: CallGraph, module: Module, node: ast.expr, depth: int 
     """Whether an object is made by a library, maybe by methods of another, or by a function that returns it."""
     for owner, part in contents(graph, module, node):
         while isinstance(part, ast.Call):
-            if (owner.qualified(part.func) or "").startswith(_KEPT_BY_SAVE) or _makes_picture(owner, part):
+            if owner.full_name(part.func).startswith(_KEPT_BY_SAVE) or _makes_picture(owner, part):
                 return True
             target = graph.roles.target(owner, part) if depth < 3 else None
             if target is not None and any(
@@ -292,7 +292,7 @@ def _is_picture(module: Module, call: ast.Call) -> bool:
 
 
 def _makes_picture(module: Module, call: ast.Call) -> bool:
-    dotted = module.qualified(call.func) or ""
+    dotted = module.full_name(call.func)
     return dotted.startswith("PIL.Image.") or dotted.endswith(".to_pil_image")
 
 

@@ -63,15 +63,14 @@ def _loads(roles: Roles, graph: CallGraph, storage: Storage) -> Iterator[tuple[M
             wrapped = same_models(roles, graph, frozenset({variable})) | {variable}
             if _trains(roles, wrapped):
                 continue
-            for other in roles.project.modules:
-                for call in other.calls:
-                    if _loads_into(other, call, wrapped) and not _comes_before(module, wrapper, other, call):
-                        yield other, wrapper, call
+            for other, call in roles.project.calls:
+                if _loads_into(other, call, wrapped) and not _comes_before(module, wrapper, other, call):
+                    yield other, wrapper, call
 
 
 def _bound(module: Module, call: ast.Call) -> Variable | None:
     """The variable that holds a wrapper, also behind `.cuda()`."""
-    if not is_parallel(module.qualified(call.func) or ""):
+    if not is_parallel(module.full_name(call.func)):
         return None
     statement = module.statement(call)
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
@@ -84,8 +83,7 @@ def _trains(roles: Roles, wrapped: frozenset[Variable]) -> bool:
     scopes = {variable.scope for variable in wrapped}
     return any(
         calls_method(call, "backward") and (module.scope(call) in scopes or module.scope(call).owner_class in scopes)
-        for module in roles.project.modules
-        for call in module.calls
+        for module, call in roles.project.calls
     )
 
 
@@ -120,7 +118,7 @@ def _read_by(module: Module, node: ast.expr, depth: int = 0) -> list[ast.Call | 
 
 
 def _is_own(graph: CallGraph, storage: Storage, module: Module, read: ast.Call) -> bool:
-    dotted = module.qualified(read.func) or ""
+    dotted = module.full_name(read.func)
     if dotted != "torch.load" or not read.args:
         return dotted.rpartition(".")[2] in _DOWNLOADS
     if always_runs(module, read):

@@ -32,7 +32,7 @@ def _by_hand(roles: Roles, graph: CallGraph, backwards: list[Backward], evaluati
     collectives = frozenset(_collectives(roles, _around(roles, graph, backwards, loop)))
     if not samplers or not collectives:
         return None
-    owner, first = next((m, call) for m in roles.project.modules for call in m.calls if call in collectives)
+    owner, first = next((m, call) for m, call in roles.project.calls if call in collectives)
     hand = ByHand(samplers, collectives)
     return Whole(loop, "the script shares it out by itself", first.lineno, owner, by_hand=hand)
 
@@ -56,7 +56,7 @@ def _collectives(roles: Roles, functions: set[Function]) -> Iterator[ast.Call]:
         module = roles.project.module_of(function)
         for node in module.walk(function):
             if isinstance(node, ast.Call):
-                owner, _, name = (module.qualified(node.func) or "").rpartition(".")
+                owner, _, name = module.full_name(node.func).rpartition(".")
                 if owner == "torch.distributed" and name in _ADDS_UP:
                     yield node
 
@@ -78,5 +78,5 @@ def _made(module: Module, sampler: ast.expr) -> Iterator[ast.Call]:
     for value in values:
         for node in module.walk(value) if value is not None else ():
             if isinstance(node, ast.Call):
-                if (module.qualified(node.func) or "").rpartition(".")[2] == "DistributedSampler":
+                if module.full_name(node.func).rpartition(".")[2] == "DistributedSampler":
                     yield node

@@ -106,7 +106,7 @@ class FigureKinds:
         name = called_name(node)
         if self.roles.role(module, node.func) & Role.CRITERION:
             return True
-        dotted = module.qualified(node.func) or ""
+        dotted = module.full_name(node.func)
         if dotted.startswith("torch.nn.functional.") and name.endswith(("loss", "entropy", "div")):
             return True
         target = self.roles.target(module, node)
@@ -177,7 +177,7 @@ class FigureKinds:
             sides = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.left, *node.comparators]
             return any(self.holds_tensor(module, side, depth + 1) for side in sides)
         if isinstance(node, ast.Call):
-            if (module.qualified(node.func) or "").startswith("torch."):
+            if module.full_name(node.func).startswith("torch."):
                 return True
             if self.roles.role(module, node.func) & (Role.MODEL | Role.CRITERION):
                 return True

@@ -82,7 +82,7 @@ def is_handed_a_gradient(roles: Roles, module: Module, call: ast.Call) -> bool:
 def handed_away(roles: Roles, module: Module) -> Iterator[tuple[ast.Call, str]]:
     """Calls that hand model and optimizer to a function that cannot be followed."""
     for call in module.calls:
-        dotted = module.qualified(call.func) or ""
+        dotted = module.full_name(call.func)
         if not dotted or dotted.startswith("torch.") or roles.target(module, call) is not None:
             continue
         handed = all_arguments(call)

@@ -50,24 +50,23 @@ def bare_uses(
     A wrapper may send buffers to all processes before each forward, and some of them would not come. Those in
     `unwrapped` have none there.
     """
-    for module in roles.project.modules:
-        for call in module.calls:
-            guard = flow.guard(module, call) if timing.after_prepare(module, call) else None
-            some = flow.some_call(module.scope(call).function) and timing.after_prepare(module, call)
-            if (guard is None and not some) or guard in lifted:
+    for module, call in roles.project.calls:
+        guard = flow.guard(module, call) if timing.after_prepare(module, call) else None
+        some = flow.some_call(module.scope(call).function) and timing.after_prepare(module, call)
+        if (guard is None and not some) or guard in lifted:
+            continue
+        for node in (
+            _run(roles, flow.graph, module, call) if guard is not None else [_ran(roles, flow.graph, module, call)]
+        ):
+            if node in unwrapped:
+                yield module, node
                 continue
-            for node in (
-                _run(roles, flow.graph, module, call) if guard is not None else [_ran(roles, flow.graph, module, call)]
-            ):
-                if node in unwrapped:
-                    yield module, node
-                    continue
-                variable = module.variable(node) if isinstance(node, ast.Name | ast.Attribute) else None
-                if variable is None or variable not in held or not roles.of(variable) & Role.MODEL:
-                    continue
-                # A parameter is bare already: it was unwrapped where it was handed over.
-                if guard is not None or not module.is_parameter(variable):
-                    yield module, node
+            variable = module.variable(node) if isinstance(node, ast.Name | ast.Attribute) else None
+            if variable is None or variable not in held or not roles.of(variable) & Role.MODEL:
+                continue
+            # A parameter is bare already: it was unwrapped where it was handed over.
+            if guard is not None or not module.is_parameter(variable):
+                yield module, node
 
 
 def _ran(roles: Roles, graph: CallGraph, module: Module, call: ast.Call) -> ast.expr:
@@ -85,7 +84,7 @@ def _run(roles: Roles, graph: CallGraph, module: Module, call: ast.Call) -> Iter
     yield _ran(roles, graph, module, call)
     target = roles.target(module, call)
     if target is None:
-        root = (module.qualified(call.func) or "").partition(".")[0]
+        root = module.full_name(call.func).partition(".")[0]
         if root and root not in _LIBRARIES:
             yield from all_arguments(call)
     elif not isinstance(target.node, ast.ClassDef):

@@ -132,7 +132,7 @@ def _is_own_tensor(module: Module, item: ast.expr) -> bool:
     if len(bindings) != 1 or not isinstance(bindings[0].value, ast.Call) or bindings[0].path:
         return False
     made = bindings[0].value
-    name = module.qualified(made.func) or ""
+    name = module.full_name(made.func)
     trained = any(k.arg == "requires_grad" and unparse(k.value) == "True" for k in made.keywords)
     return trained and name in _EQUAL
 

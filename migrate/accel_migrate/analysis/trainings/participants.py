@@ -476,15 +476,14 @@ class _Finder:
         """Loaders whose batches a training loop asks for itself: `next(iterator)`."""
         batches = Batches(self.roles, self.graph)
         found: list[Variable] = []
-        for module in self.roles.project.modules:
-            for call in module.calls:
-                if is_call_of(call, "next"):
-                    read = module.statement(call)
-                    if is_read_in_training(self.roles, self.graph, self.group.backwards, module, call) and (
-                        not isinstance(read, ast.Assign)
-                        or feeds_training(self.roles, self.graph, self.group.backwards, module, read)
-                    ):
-                        found += batches.loaders(module, call) or ()
+        for module, call in self.roles.project.calls:
+            if is_call_of(call, "next"):
+                read = module.statement(call)
+                if is_read_in_training(self.roles, self.graph, self.group.backwards, module, call) and (
+                    not isinstance(read, ast.Assign)
+                    or feeds_training(self.roles, self.graph, self.group.backwards, module, read)
+                ):
+                    found += batches.loaders(module, call) or ()
         return found
 
     def _per_batch_schedulers(self, loops: list[LoaderLoop]) -> list[Variable]:
@@ -494,17 +493,16 @@ class _Finder:
         processes as on one, so there it stays as it is.
         """
         found: list[Variable] = []
-        for module in self.roles.project.modules:
-            for call in module.calls:
-                function = call.func
-                if not isinstance(function, ast.Attribute) or function.attr != "step" or call.args or call.keywords:
-                    continue
-                variable = module.variable(function.value)
-                if variable is None or not self.roles.of(variable) & Role.SCHEDULER:
-                    continue
-                around = [loop for loop in loops if loop.trains and self._runs_in(loop, module, call)]
-                if around and not any(ended_by(self.graph, loop) is Ended.COUNT for loop in around):
-                    found.append(variable)
+        for module, call in self.roles.project.calls:
+            function = call.func
+            if not isinstance(function, ast.Attribute) or function.attr != "step" or call.args or call.keywords:
+                continue
+            variable = module.variable(function.value)
+            if variable is None or not self.roles.of(variable) & Role.SCHEDULER:
+                continue
+            around = [loop for loop in loops if loop.trains and self._runs_in(loop, module, call)]
+            if around and not any(ended_by(self.graph, loop) is Ended.COUNT for loop in around):
+                found.append(variable)
         return found
 
     def _runs_in(self, loop: LoaderLoop, module: Module, node: ast.AST) -> bool:

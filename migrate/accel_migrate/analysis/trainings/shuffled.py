@@ -56,7 +56,7 @@ def _splits(roles: Roles, graph: CallGraph, module: Module, loader: ast.Call) ->
         (owner, call)
         for data in loader.args[:1]
         for owner, call in _made_by(roles, graph, module, data)
-        if (owner.qualified(call.func) or "").rpartition(".")[2] in _SPLITS
+        if owner.full_name(call.func).rpartition(".")[2] in _SPLITS
         and not any(keyword.arg in ("generator", "random_state") for keyword in call.keywords)
     ]
 
@@ -65,8 +65,7 @@ def _seeds_apart(roles: Roles, flow: RankFlow) -> bool:
     """Whether a seed goes by the rank."""
     return any(
         flow.depends(module, argument)
-        for module in roles.project.modules
-        for call in module.calls
+        for module, call in roles.project.calls
         if "seed" in called_name(call)
         for argument in call.args
     )

@@ -128,9 +128,7 @@ def _given(roles: Roles, graph: CallGraph, module: Module, loader: ast.expr, nam
     Where not all calls that make the loader are visible, or one unpacks its options, every mention in the project counts.
     """
     made = all_constructions(roles, graph, module, loader)
-    torchs = all(
-        (m.qualified(c.func) or "").endswith("DataLoader") and roles.target(m, c) is None for m, c in made or ()
-    )
+    torchs = all(m.full_name(c.func).endswith("DataLoader") and roles.target(m, c) is None for m, c in made or ())
     unpacked = [(owner, k.value) for owner, call in made or () for k in call.keywords if k.arg is None]
     unpacked += [(owner, a) for owner, call in made or () for a in call.args if isinstance(a, ast.Starred)]
     if made is None or not torchs or unpacked:
@@ -190,7 +188,7 @@ def _mentioned(module: Module, name: str) -> Iterator[ast.expr | None]:
     """What a file gives an option by its name, as an argument or in a dictionary."""
     for call in module.calls:
         yield from (keyword.value for keyword in call.keywords if keyword.arg == name)
-        if (module.qualified(call.func) or "").endswith("DataLoader"):
+        if module.full_name(call.func).endswith("DataLoader"):
             yield from call.args[_POSITIONS[name] :][:1]
     keys: set[ast.AST | None] = set()
     for node in module.walk(module.tree, ast.Dict):
@@ -208,7 +206,7 @@ def is_foreign_loader(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
     names = list(chain(roles, graph, loader))  # the chain itself is kept and shared
     for name in names:
         for module, call in constructions(roles, name, Role.LOADER):
-            made = module.qualified(call.func) or ""
+            made = module.full_name(call.func)
             if made.startswith(_FOREIGN) and (made not in _GRAPHS or _deals_out(call)):
                 return True
         module = name.scope.module
@@ -228,7 +226,7 @@ def _deals_out(call: ast.Call) -> bool:
 def collates_graphs(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
     """Whether the batches of a loader are graphs, whose rows are not those of its samples."""
     built = built_calls(roles, graph, loader, Role.LOADER)
-    return any((module.qualified(call.func) or "") in _GRAPHS for module, call in built)
+    return any(module.full_name(call.func) in _GRAPHS for module, call in built)
 
 
 def pads_batches(roles: Roles, graph: CallGraph, module: Module, loader: ast.expr) -> bool:
@@ -269,5 +267,5 @@ def may_drop_last(roles: Roles, graph: CallGraph, module: Module, loader: ast.ex
 
 def is_torchs_sampler(module: Module, call: ast.Call) -> bool:
     """Whether a call makes a sampler of torch that draws from all of the data."""
-    owner, _, name = (module.qualified(call.func) or "").rpartition(".")
+    owner, _, name = module.full_name(call.func).rpartition(".")
     return owner.startswith("torch.utils.data") and name.endswith("Sampler") and name != "DistributedSampler"

@@ -83,15 +83,14 @@ def fields(roles: Roles, module: Module, node: ast.Attribute) -> list[Entry]:
         if not values or None in values or not _is_plain(each.node, home):
             return []
         found += [(home, value) for value in values if value is not None]
-        for caller in roles.project.modules:
-            for call in caller.calls:
-                made = roles.target(caller, call)
-                if made is None or made.node is not each.node:
-                    continue
-                if call.args or any(keyword.arg is None for keyword in call.keywords):
-                    return []
-                found += [(caller, keyword.value) for keyword in call.keywords if keyword.arg == node.attr]
-    calls = (call for each in roles.project.modules for call in each.calls)
+        for caller, call in roles.project.calls:
+            made = roles.target(caller, call)
+            if made is None or made.node is not each.node:
+                continue
+            if call.args or any(keyword.arg is None for keyword in call.keywords):
+                return []
+            found += [(caller, keyword.value) for keyword in call.keywords if keyword.arg == node.attr]
+    calls = (call for each, call in roles.project.calls)
     named_at_run_time = any(is_call_of(call, "setattr") for call in calls)  # `setattr(config, key, value)`
     return [*found, *_set_later(roles, node.attr)] if found and not named_at_run_time else []
 
@@ -124,9 +123,7 @@ def _is_plain(node: ast.AST, home: Module) -> bool:
     """Whether a class is no more than its body: nothing that it is derived from fills it, nor does a constructor."""
     assert isinstance(node, ast.ClassDef)
     methods = [each.name for each in node.body if isinstance(each, Function)]
-    decorated = all(
-        (home.qualified(getattr(d, "func", d)) or "") == "dataclasses.dataclass" for d in node.decorator_list
-    )
+    decorated = all(home.full_name(getattr(d, "func", d)) == "dataclasses.dataclass" for d in node.decorator_list)
     bare = all(unparse(base) == "object" for base in node.bases) and not node.keywords
     return bare and decorated and not any(name.startswith("__") for name in methods)
 

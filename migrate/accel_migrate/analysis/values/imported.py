@@ -18,7 +18,7 @@ def is_imported(roles: Roles, module: Module) -> bool:
     """Whether a file runs more than once in a training: for its own sake, and for those who import it."""
     others = [other for other in roles.project.modules if other is not module]
     return any(module in roles.project.imports(other) for other in others) or any(
-        _spawns(roles, other, call) for other in roles.project.modules for call in other.calls
+        _spawns(roles, other, call) for other, call in roles.project.calls
     )
 
 

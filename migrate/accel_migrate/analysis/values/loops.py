@@ -120,9 +120,7 @@ def _made_in(module: Module, call: ast.Call, scopes: list[Scope]) -> bool:
 
 def backward_calls(roles: Roles) -> list[Backward]:
     """The calls that start a backward pass from a scalar loss."""
-    return [
-        found for module in roles.project.modules for call in module.calls if (found := _backward(roles, module, call))
-    ]
+    return [found for module, call in roles.project.calls if (found := _backward(roles, module, call))]
 
 
 def _backward(roles: Roles, module: Module, call: ast.Call) -> Backward | None:

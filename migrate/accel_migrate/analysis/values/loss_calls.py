@@ -67,7 +67,7 @@ def _is_of_model(module: Module, node: ast.AST) -> bool:
     """A weight or a layer that a module keeps: prepare() takes them along."""
     if not isinstance(node, ast.Call):
         return False
-    dotted = module.qualified(node.func) or ""
+    dotted = module.full_name(node.func)
     statement = module.statement(node)
     kept = isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Attribute)
     owner = module.scope(node).owner_class

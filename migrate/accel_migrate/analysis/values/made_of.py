@@ -213,7 +213,7 @@ def has_weights(roles: Roles, module: Module, value: ast.expr) -> bool:
 
 def _makes_weights(roles: Roles, module: Module, node: ast.AST, seen: set[ast.AST]) -> bool:
     for call in module.walk(node, ast.Call):
-        dotted = module.qualified(call.func) or ""
+        dotted = module.full_name(call.func)
         owner, _, name = dotted.rpartition(".")
         if owner.startswith("torch.nn") and name in _WITH_WEIGHTS and not _is_fixed(call):
             return True

@@ -102,7 +102,7 @@ def _starts_with_cuda(node: ast.expr) -> bool:
 
 
 def _of_call(roles: Roles, module: Module, call: ast.Call, depth: int) -> Where:
-    dotted = module.qualified(call.func) or ""
+    dotted = module.full_name(call.func)
     if dotted == "torch.device" and call.args:
         kind = where(roles, module, call.args[0], depth + 1)
         numbers = [*call.args[1:], *[keyword.value for keyword in call.keywords if keyword.arg == "index"]]
@@ -148,7 +148,7 @@ def _depends_on_caller(target: Definition) -> bool:
         return True
     tests = [part.test for part in walk(node) if isinstance(part, ast.If | ast.IfExp)]
     asked = [part for test in tests for part in walk(test) if isinstance(part, ast.Name)]
-    if not all(name.id == "hasattr" or (target.module.qualified(name) or "").startswith("torch") for name in asked):
+    if not all(name.id == "hasattr" or target.module.full_name(name).startswith("torch") for name in asked):
         return True
     return not all("is_available" in unparse(test) or "device_count" in unparse(test) for test in tests)
 
@@ -194,16 +194,15 @@ def _defaults_of_option(roles: Roles, module: Module, node: ast.Name | ast.Attri
     if not isinstance(node, ast.Attribute) or module.variable(node) is None:
         return []
     found: list[tuple[Module, ast.expr]] = []
-    for home in roles.project.modules:
-        for call in home.calls:
-            if not calls_method(call, "add_argument"):
-                continue
-            flags = [str(a.value) for a in call.args if isinstance(a, ast.Constant)]
-            said = {keyword.arg: keyword.value for keyword in call.keywords}
-            left_out = flags[:1] and flags[0].startswith("-") and not {"required", "action"} & {*said}
-            default = said.get("default", ast.Constant(None) if left_out else None)
-            if default is not None and node.attr in [flag.lstrip("-").replace("-", "_") for flag in flags]:
-                found.append((home, default))
+    for home, call in roles.project.calls:
+        if not calls_method(call, "add_argument"):
+            continue
+        flags = [str(a.value) for a in call.args if isinstance(a, ast.Constant)]
+        said = {keyword.arg: keyword.value for keyword in call.keywords}
+        left_out = flags[:1] and flags[0].startswith("-") and not {"required", "action"} & {*said}
+        default = said.get("default", ast.Constant(None) if left_out else None)
+        if default is not None and node.attr in [flag.lstrip("-").replace("-", "_") for flag in flags]:
+            found.append((home, default))
     return found if found and is_options(roles, module.variable(node.value)) else []
 
 
@@ -255,7 +254,7 @@ def _is_tensor(roles: Roles, variable: Variable, depth: int) -> bool:
         return True
     values = [binding.value for binding in module.bindings(variable) if binding.value is not None]
     if variable.scope.is_class:  # `self.weight.device`, and not `self.config.device`
-        return any(isinstance(v, ast.Call) and (module.qualified(v.func) or "").startswith("torch.") for v in values)
+        return any(isinstance(v, ast.Call) and module.full_name(v.func).startswith("torch.") for v in values)
     return any(
         isinstance(v, ast.BinOp | ast.Subscript) or (isinstance(v, ast.Call) and not _parses(roles, module, v, depth))
         for v in values

@@ -190,13 +190,12 @@ class Roles:
     def sites(self) -> Sites:
         """The calls of each function of the project; those of a class run what initialises its objects."""
         found: Sites = {}
-        for module in self.project.modules:
-            for call in module.calls:
-                target = self.target(module, call)
-                if target is not None and isinstance(target.node, ast.ClassDef):
-                    target = self.project.initializer(target)
-                if target is not None and not isinstance(target.node, ast.ClassDef):
-                    found.setdefault(target.node, []).append((module, call))
+        for module, call in self.project.calls:
+            target = self.target(module, call)
+            if target is not None and isinstance(target.node, ast.ClassDef):
+                target = self.project.initializer(target)
+            if target is not None and not isinstance(target.node, ast.ClassDef):
+                found.setdefault(target.node, []).append((module, call))
         return found
 
     # ---- fixed point
@@ -220,15 +219,14 @@ class Roles:
             return False
         return any(
             self._targets.get(call) is None and self._find_target(module, call) is not None
-            for module in self.project.modules
-            for call in module.calls
+            for module, call in self.project.calls
         )
 
     def _settle(self) -> bool:
         """Whether all is known that can be."""
         for module in self.project.modules:
             self._mark_uses(module)
-        calls = [(module, call) for module in self.project.modules for call in module.calls]
+        calls = [(module, call) for module, call in self.project.calls]
         for _ in range(8):
             changed = False
             for module, variable, binding in self._work:
@@ -316,7 +314,7 @@ class Roles:
                     optimizer = module.variable(call.args[0])  # scaler.step(optimizer)
                     if optimizer is not None:
                         self._learn(optimizer, Value(Role.OPTIMIZER))
-            dotted = module.qualified(function) or ""
+            dotted = module.full_name(function)
             if self._is_optimizer_class(module, call) or dotted.startswith("torch.nn.utils.clip_grad"):
                 for model in self._models_of_parameters(module, call):
                     self._learn(model, Value(Role.MODEL))
@@ -438,7 +436,7 @@ class Roles:
 
     def _of_another_file(self, module: Module, node: ast.expr) -> Value:
         """What `config.DEVICE` or an imported name is in the file that sets it."""
-        variable = self.project.imported_variable(module, module.qualified(node) or "")
+        variable = self.project.imported_variable(module, module.full_name(node))
         return self.known.get(variable, UNKNOWN) if variable is not None else UNKNOWN
 
     def _element(self, module: Module, iterated: ast.expr, value: Value) -> Value:
@@ -606,7 +604,7 @@ class Roles:
         return bool(method.returned) and all(isinstance(v, ast.Name) and v.id == "self" for v in method.returned)
 
     def _is_optimizer_class(self, module: Module, call: ast.Call) -> bool:
-        dotted = module.qualified(call.func) or ""
+        dotted = module.full_name(call.func)
         last = _name_of(call.func)
         if made_by(dotted) == "optimizer":
             return True
@@ -618,7 +616,7 @@ class Roles:
 
 def is_wrapper(module: Module, call: ast.Call) -> bool:
     """Whether a call makes a model of the model that it is handed, with the same parameters or a copy of them."""
-    return torch_api.is_wrapper(module.qualified(call.func) or "")
+    return torch_api.is_wrapper(module.full_name(call.func))
 
 
 def is_transparent(module: Module, call: ast.Call) -> bool:
