@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.notes.batch_rows import trains_on_share
 from accel_migrate.analysis.notes.seeding import LAUNCHED, Seeded, Seeding
-from accel_migrate.analysis.notes.shares import trains_on_share
-from accel_migrate.analysis.trainings.entries import is_entry
+from accel_migrate.analysis.trainings.phases import is_entry
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.analysis.values.unread import unread_batches

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.evaluation.evaluation import Whole
 from accel_migrate.analysis.processes.timing import is_another
-from accel_migrate.analysis.trainings.entries import is_chosen
+from accel_migrate.analysis.trainings.phases import is_chosen
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.edits import note
 from accel_migrate.plan import Change, Safety

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.batch_numbers import batch_numbers, lengths_taken_before
-from accel_migrate.analysis.notes.batch_rows import can_be_split, counted_on
-from accel_migrate.analysis.notes.shares import read_whole_before, takes_in_more
+from accel_migrate.analysis.notes.batch_rows import can_be_split, counted_on, read_whole_before, takes_in_more
 from accel_migrate.analysis.trainings.step_counts import Ended, ended_by
 from accel_migrate.edits import note, places
 from accel_migrate.plan import Change, Safety

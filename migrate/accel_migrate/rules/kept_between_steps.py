@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from accel_migrate.analysis.notes.batch_rows import trains_on_share
 from accel_migrate.analysis.notes.kept import Kept, find_kept
 from accel_migrate.analysis.notes.seeding import Seeding
-from accel_migrate.analysis.notes.shares import trains_on_share
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import note

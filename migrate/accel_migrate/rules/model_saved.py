@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator
 
 from accel_migrate.analysis.storage.files import Save
-from accel_migrate.analysis.storage.lifting import Lifted
-from accel_migrate.analysis.storage.states import StateTaken
+from accel_migrate.analysis.storage.states import Lifted, StateTaken
 from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change, note, replace_callee, replace_node

@@ -9,17 +9,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from accel_migrate.analysis.notes.batch_norm import batch_norm, is_settled
+from accel_migrate.analysis.notes.batch_rows import trains_on_share
 from accel_migrate.analysis.notes.drawn import find_drawn
 from accel_migrate.analysis.notes.kept import find_kept
 from accel_migrate.analysis.notes.loss_reduced import unseen_lengths, unseen_losses
 from accel_migrate.analysis.notes.may_download import may_download
 from accel_migrate.analysis.notes.not_analysed import not_analysed
 from accel_migrate.analysis.notes.seeding import Seeded, Seeding
-from accel_migrate.analysis.notes.shares import trains_on_share
-from accel_migrate.analysis.notes.unseen import Unseen
 from accel_migrate.analysis.notes.unseen_layers import unseen_layers
 from accel_migrate.analysis.notes.unseen_order import unseen_order
 from accel_migrate.analysis.values.roles import Role
+from accel_migrate.analysis.values.unread import Unseen
 from accel_migrate.edits import note
 from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Safety

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 
 from accel_migrate.analysis.distribution.replacements import Wrapping
-from accel_migrate.analysis.distribution.wrapped_parts import is_part
-from accel_migrate.analysis.notes.shares import takes_in_more
+from accel_migrate.analysis.distribution.unwrapping import is_part
+from accel_migrate.analysis.notes.batch_rows import takes_in_more
 from accel_migrate.edits import change, comment_above, left_empty, note, piece_changes, without
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Edit, Replace, Uncomment

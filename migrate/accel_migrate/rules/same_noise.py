@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.evaluation.evaluation import Whole
+from accel_migrate.analysis.notes.batch_rows import trains_on_share
 from accel_migrate.analysis.notes.drawn import evaluation_draws, find_drawn
 from accel_migrate.analysis.notes.seeding import Seed, Seeded, Seeding
-from accel_migrate.analysis.notes.shares import trains_on_share
 from accel_migrate.edits import note, places
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule

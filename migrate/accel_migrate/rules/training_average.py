@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from accel_migrate.analysis.evaluation.by_batch import Summed
 from accel_migrate.analysis.evaluation.evaluation import Whole
 from accel_migrate.analysis.evaluation.results import is_length
+from accel_migrate.analysis.notes.batch_rows import chooses_sizes
 from accel_migrate.analysis.notes.counts import Counted, Counts, counts_in
 from accel_migrate.analysis.notes.evaluated import is_evaluated
 from accel_migrate.analysis.notes.loss_reduced import reduced_kind
 from accel_migrate.analysis.notes.running import Running, running_figures
-from accel_migrate.analysis.notes.shares import chooses_sizes
-from accel_migrate.analysis.trainings.entries import is_chosen
 from accel_migrate.analysis.trainings.fed import feeds_training
+from accel_migrate.analysis.trainings.phases import is_chosen
 from accel_migrate.analysis.values.constructions import constructions
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.roles import Role

@@ -6,9 +6,13 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.storage.loading import Load
-from accel_migrate.analysis.storage.prefixes import counts_on_prefix, loads_of_old_files, states_with_prefix
+from accel_migrate.analysis.storage.prefixes import (
+    counts_on_prefix,
+    loads_elsewhere,
+    loads_of_old_files,
+    states_with_prefix,
+)
 from accel_migrate.analysis.storage.states import StateTaken
-from accel_migrate.analysis.storage.wrapped_loads import loads_elsewhere
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import add_argument, change, note, quoted, replace_node
 from accel_migrate.flow.nodes import walk

@@ -10,16 +10,15 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.distribution.collectives import collective, is_divided, is_evaluated
-from accel_migrate.analysis.distribution.one_or_many import refusals_alone, silenced_prints
+from accel_migrate.analysis.distribution.one_or_many import refusals_alone, runs_on_several, silenced_prints
 from accel_migrate.analysis.distribution.ranks import CODE as RANK
 from accel_migrate.analysis.distribution.ranks import Ranks, is_guarded
 from accel_migrate.analysis.distribution.replacements import ACCELERATOR, Distribution, Replacement, Spawned, Wrapping
 from accel_migrate.analysis.distribution.samplers import CODE as SAMPLER
 from accel_migrate.analysis.distribution.samplers import epochs_told, find_samplers
 from accel_migrate.analysis.distribution.spawning import find_spawned, world_counts
+from accel_migrate.analysis.distribution.unwrapping import check_wrappings
 from accel_migrate.analysis.distribution.workers import SPAWN, find_worker
-from accel_migrate.analysis.distribution.world_size import runs_on_several
-from accel_migrate.analysis.distribution.wrapped_parts import check_wrappings
 from accel_migrate.analysis.evaluation.evaluation import Evaluation, Whole
 from accel_migrate.analysis.moves.devices import SETTERS
 from accel_migrate.analysis.values.loops import CallGraph

@@ -14,7 +14,7 @@ from accel_migrate.analysis.moves.batches import casts_to_cpu
 from accel_migrate.analysis.processes.timing import Timing
 from accel_migrate.analysis.values.imported import brought_by
 from accel_migrate.analysis.values.loops import Backward, CallGraph
-from accel_migrate.analysis.values.loss_calls import MadeOf
+from accel_migrate.analysis.values.loss_path import MadeOf
 from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import Built, NotMigrated, chain
 from accel_migrate.analysis.values.roles import Role, Roles, is_transparent

@@ -26,12 +26,12 @@ from accel_migrate.analysis.notes.losses import (
     worst,
 )
 from accel_migrate.analysis.notes.paired_rows import paired_rows
-from accel_migrate.analysis.notes.unseen import Unseen
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.constructions import all_constructions, padding
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.analysis.values.unread import Unseen
 from accel_migrate.flow.nodes import all_arguments, calls_method, is_call_of, is_none, unparse, walk
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Definition, default_of

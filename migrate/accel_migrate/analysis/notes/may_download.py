@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.not_analysed import run_by
-from accel_migrate.analysis.notes.unseen import Unseen
 from accel_migrate.analysis.storage.files import downloads_in
 from accel_migrate.analysis.trainings.training import Script, Training
+from accel_migrate.analysis.values.unread import Unseen
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module
 

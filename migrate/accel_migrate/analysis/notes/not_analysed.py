@@ -10,10 +10,9 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.deeds import asks
 from accel_migrate.analysis.notes.elsewhere import calls_of_callers, may_run
-from accel_migrate.analysis.notes.unseen import Unseen
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.imported import brought_by
-from accel_migrate.analysis.values.unread import is_unseen
+from accel_migrate.analysis.values.unread import Unseen, is_unseen
 from accel_migrate.flow.nodes import is_call_of, unparse
 from accel_migrate.flow.scopes import Module
 

@@ -9,9 +9,16 @@ from dataclasses import dataclass, replace
 from accel_migrate.analysis.distribution.rank_flow import RankFlow
 from accel_migrate.analysis.processes.timing import Timing
 from accel_migrate.analysis.storage.files import Save, Written, saves_in, written_in
-from accel_migrate.analysis.storage.lifting import Lifted
 from accel_migrate.analysis.storage.loading import Load, StateLoaded, loads_in, states_loaded_in
-from accel_migrate.analysis.storage.states import StateTaken, collected, is_changed, is_same, same_models, states_taken
+from accel_migrate.analysis.storage.states import (
+    Lifted,
+    StateTaken,
+    collected,
+    is_changed,
+    is_same,
+    same_models,
+    states_taken,
+)
 from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.values.constructions import constructions
 from accel_migrate.analysis.values.loops import CallGraph
-from accel_migrate.analysis.values.loss_calls import WEIGHTS
+from accel_migrate.analysis.values.loss_path import WEIGHTS
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.cfg import graph_of

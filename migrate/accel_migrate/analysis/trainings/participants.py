@@ -20,14 +20,20 @@ from accel_migrate.analysis.evaluation.results import divided_by_length
 from accel_migrate.analysis.moves.batches import Batches
 from accel_migrate.analysis.moves.devices import Move, moves_in
 from accel_migrate.analysis.trainings.by_hand import with_shared_by_hand
-from accel_migrate.analysis.trainings.entries import Entry, is_chosen, is_entry, trained_entries
 from accel_migrate.analysis.trainings.fed import feeds_training
 from accel_migrate.analysis.trainings.groups import Group
 from accel_migrate.analysis.trainings.obstacles import HANDED_A_GRADIENT, is_handed_a_gradient
 from accel_migrate.analysis.trainings.obstacles import check as check_obstacles
 from accel_migrate.analysis.trainings.one_process import check_backwards, judged_by_rank
 from accel_migrate.analysis.trainings.optimizers import check_optimizers, steps_own_tensors
-from accel_migrate.analysis.trainings.phases import evaluating_calls, kept_whole
+from accel_migrate.analysis.trainings.phases import (
+    Entry,
+    evaluating_calls,
+    is_chosen,
+    is_entry,
+    kept_whole,
+    trained_entries,
+)
 from accel_migrate.analysis.trainings.shuffled import draws_data
 from accel_migrate.analysis.trainings.step_counts import Ended, ended_by
 from accel_migrate.analysis.trainings.updates import caller_not_given, is_stepped, updated_by_hand, why_no_update

@@ -31,8 +31,8 @@ from accel_migrate.analysis.precision.precision import Precision, find_precision
 from accel_migrate.analysis.processes.local import Locality
 from accel_migrate.analysis.processes.timing import Timing, find_timing, is_another
 from accel_migrate.analysis.storage.attributes import Question, own_attributes
+from accel_migrate.analysis.storage.prefixes import check_other_wrappers
 from accel_migrate.analysis.storage.storage import Storage, find_storage, follows_prepare, handed_on
-from accel_migrate.analysis.storage.wrapped_loads import check_other_wrappers
 from accel_migrate.analysis.trainings.agreed import agreed
 from accel_migrate.analysis.trainings.bookkeeping import (
     carried_settings,
@@ -46,11 +46,11 @@ from accel_migrate.analysis.trainings.bookkeeping import (
     with_unwrapping,
 )
 from accel_migrate.analysis.trainings.decisions import Decision, find_decisions
-from accel_migrate.analysis.trainings.entries import is_chosen
 from accel_migrate.analysis.trainings.groups import Group, entries, find_groups
 from accel_migrate.analysis.trainings.obstacles import handed_away, hidden_backwards
 from accel_migrate.analysis.trainings.one_process import bare_uses
 from accel_migrate.analysis.trainings.participants import Participants, find_participants, is_share, only_prepared
+from accel_migrate.analysis.trainings.phases import is_chosen
 from accel_migrate.analysis.trainings.removed_moves import HostRead, sort_moves
 from accel_migrate.analysis.trainings.setup import Setup, find_device, find_setup
 from accel_migrate.analysis.trainings.shuffled import in_own_order

@@ -15,7 +15,6 @@ from accel_migrate.analysis.trainings.participants import Participants
 from accel_migrate.analysis.trainings.updates import caller_not_given
 from accel_migrate.analysis.values.containers import KEPT, is_looped, kept_in
 from accel_migrate.analysis.values.imported import brought_by
-from accel_migrate.analysis.values.kept_by import only_keeps
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop, is_read_in_training
 from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import (
@@ -30,7 +29,7 @@ from accel_migrate.analysis.values.provenance import (
     scattered,
 )
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.analysis.values.steppers import wrapped_optimizer
+from accel_migrate.analysis.values.steppers import only_keeps, wrapped_optimizer
 from accel_migrate.flow.main_guard import under_main
 from accel_migrate.flow.nodes import all_arguments, unparse
 from accel_migrate.flow.program import Definition

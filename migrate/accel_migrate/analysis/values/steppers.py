@@ -1,16 +1,20 @@
-"""Objects of the script's own that step an optimizer from within: `schedule = ScheduledOptim(optimizer, ...)`.
+"""Objects of the script's own that are made of what is prepared.
 
-They are not optimizers and are not prepared; made of the prepared optimizer, they step it as they stepped the bare one.
-So `prepare` comes before them.
+Some step an optimizer from within: `schedule = ScheduledOptim(optimizer, ...)`. They are not optimizers and are not prepared;
+made of the prepared optimizer, they step it as they stepped the bare one. So `prepare` comes before them. Others only keep
+what they are made of.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 
-from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import all_arguments
+from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.flow.nodes import all_arguments, walk
+from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Module, Variable
+from accel_migrate.flow.torch_api import MOVES, itself
 
 
 def wrapped_optimizer(roles: Roles, module: Module, variable: Variable) -> Variable | None:
@@ -48,3 +52,44 @@ def _made_of(roles: Roles, module: Module, variable: Variable) -> Variable | Non
                 if inner is not None and roles.of(inner) & Role.OPTIMIZER:
                     return inner
     return None
+
+
+def only_keeps(roles: Roles, module: Module, value: ast.expr, variables: Collection[Variable]) -> bool:
+    """Whether a call makes an object of the project whose constructor stores these variables, and does no more with them."""
+    target = roles.target(module, value) if isinstance(value, ast.Call) else None
+    if target is None or not isinstance(target.node, ast.ClassDef) or target.node.bases:
+        return False
+    constructor = roles.project.method(target, "__init__")
+    if constructor is None:
+        return False
+    assert isinstance(value, ast.Call)
+    handed = {part: name for name, part in arguments_of(value, constructor) if module.variable(part) in variables}
+    named = [n for n in walk(value) if isinstance(n, ast.Name | ast.Attribute) and module.variable(n) in variables]
+    return all(node in handed for node in named) and _only_stores(constructor, set(handed.values()))
+
+
+def _only_stores(constructor: Definition, handed: set[str]) -> bool:
+    """`self.net = net`, whatever is set beside it: nothing reads that here, and nobody else is handed the object."""
+    module = constructor.module
+    own = constructor.scope.self_name
+    kept: set[str] = set()
+    stored = [node for node in module.walk(constructor.node, ast.Assign) if len(node.targets) == 1]
+    holding = {itself(node.value, MOVES): node.targets[0] for node in stored}
+    for node in module.walk(constructor.node, ast.Name):
+        if node.id in handed:
+            match holding.get(node):
+                case ast.Attribute(value=ast.Name(id=owner), attr=attr) if owner == own:
+                    kept.add(attr)
+                case _:
+                    return False
+    for node in module.walk(constructor.node, ast.Name):
+        if node.id == own:
+            match module.parents[node]:
+                case ast.Attribute(ctx=ast.Store()):
+                    continue
+                case ast.Attribute(attr=attr) as read if attr not in kept:
+                    call = module.parents[read]
+                    if not (isinstance(call, ast.Call) and call.func is read):
+                        continue
+            return False
+    return True

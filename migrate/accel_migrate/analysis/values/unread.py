@@ -1,9 +1,10 @@
-"""Names of files that nobody has read, and trainings on what comes from there: a DataLoader, or anything else."""
+"""Names of files that nobody has read, what a script does by them, and trainings on what comes from there."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from accel_migrate.analysis.values.loops import Backward, CallGraph, passes_through
 from accel_migrate.analysis.values.roles import Roles
@@ -64,3 +65,10 @@ def _gone_through(module: Module, node: ast.expr) -> ast.expr:
     while isinstance(node, ast.Call) and passes_through(module, node):
         node = node.args[0]
     return node
+
+
+@dataclass(frozen=True, eq=False)
+class Unseen:
+    module: Module
+    node: ast.AST  # where it is used
+    name: str  # as people know it: `build()`
