@@ -59,6 +59,24 @@ class Definition:
         return self.module.returned(self.node) if not isinstance(self.node, ast.ClassDef) else []
 
 
+@dataclass(frozen=True, eq=False)
+class FunctionDefinition(Definition):
+    """A function or a method of the project."""
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, eq=False)
+class ClassDefinition(Definition):
+    """A class of the project."""
+
+    node: ast.ClassDef
+
+
+def _definition(module: Module, node: Defined) -> Definition:
+    return (ClassDefinition if isinstance(node, ast.ClassDef) else FunctionDefinition)(module, node)  # type: ignore[arg-type]
+
+
 def _is_of_class(node: Defined) -> bool:
     """Whether a method is called by its class, with no object."""
     return any(unparse(decorator) in ("staticmethod", "classmethod") for decorator in node.decorator_list)
@@ -71,8 +89,10 @@ class Program(Lookup):
         super().__init__(modules)
         self._imports: dict[Module, tuple[Module, ...]] = {}
         self._definitions: dict[ast.AST, Definition | None] = {}
-        self.classes: dict[ast.AST, Definition] = {
-            node: Definition(module, node) for module in self.modules for node in module.walk(module.tree, ast.ClassDef)
+        self.classes: dict[ast.AST, ClassDefinition] = {
+            node: ClassDefinition(module, node)
+            for module in self.modules
+            for node in module.walk(module.tree, ast.ClassDef)
         }
         spell_out(self.modules, self.imported_module)
 
@@ -161,7 +181,7 @@ class Program(Lookup):
             return None
         binding = bindings[0]
         if isinstance(binding.target, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            return Definition(module, binding.target)
+            return _definition(module, binding.target)
         if binding.kind == "import" and isinstance(binding.statement, ast.ImportFrom):
             owner, name = split(module.imports[variable.name])
             imported = self.imported_module(module, owner)
@@ -299,7 +319,7 @@ def _defined(owner: Definition, name: str) -> Definition | None:
     """The method that a class has in its own body."""
     for statement in owner.node.body:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name == name:
-            return Definition(owner.module, statement)
+            return FunctionDefinition(owner.module, statement)
     return None
 
 

@@ -321,8 +321,8 @@ class RankFlow:
         return passes and any(self.depends(module, argument) for argument in call.args)
 
     def _result(self, module: Module, call: ast.Call, part: int | None) -> bool:
-        target = self.roles.target(module, call)
-        if target is None or isinstance(target.node, ast.ClassDef):
+        target = self.roles.function(module, call)
+        if target is None:
             return False
         return part in self.asking.get(target.node, ())
 

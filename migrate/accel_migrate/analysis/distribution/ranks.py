@@ -66,8 +66,8 @@ class Ranks:
     def pass_on(self) -> None:
         """Parameters hold what every caller hands over."""
         for module, call in self.roles.project.calls:
-            target = self.roles.target(module, call)
-            if target is None or isinstance(target.node, ast.ClassDef):
+            target = self.roles.function(module, call)
+            if target is None:
                 continue
             for name, argument in arguments_of(call, target):
                 attribute = self.attribute(module, argument)

@@ -156,13 +156,13 @@ class Figures:
         dotted = self.module.full_name(node.func)
         if dotted.startswith("torch.nn.functional.") and dotted.rpartition(".")[2] in _MEAN_LOSSES:
             return len(node.args) <= 2 and not any(_changes_mean(k) for k in node.keywords)
-        target = self.roles.target(self.module, node)
-        return target is not None and not isinstance(target.node, ast.ClassDef) and divides_by_batch(target.node)
+        target = self.roles.function(self.module, node)
+        return target is not None and divides_by_batch(target.node)
 
     def is_weighted_meter(self, call: ast.Call) -> bool:
         """`meter.update(mean, size)` of a class of the project that adds up `mean * size` and `size`."""
-        target = self.roles.target(self.module, call)
-        if target is None or isinstance(target.node, ast.ClassDef) or len(call.args) != 2 or call.keywords:
+        target = self.roles.function(self.module, call)
+        if target is None or len(call.args) != 2 or call.keywords:
             return False
         names = [argument.arg for argument in target.node.args.args[1:]]
         if len(names) != 2:

@@ -53,7 +53,7 @@ class Quiet:
     def call(self, module: Module, call: ast.Call, own: set[str]) -> None:
         """The same of one call, whose arguments are judged by themselves."""
         function = call.func
-        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        name = called_name(call)
         dotted = module.full_name(function)
         if draws(module, call):
             raise NotExact(_RANDOM, call)
@@ -64,8 +64,8 @@ class Quiet:
             return
         if role & Role.CRITERION or (isinstance(function, ast.Call) and role):
             return
-        target = self.roles.target(module, call)
-        if target is not None and not isinstance(target.node, ast.ClassDef):
+        target = self.roles.function(module, call)
+        if target is not None:
             self._function(target.module, target.node)
             return
         if dotted.partition(".")[0] in _LIBRARIES and name not in _LEAVES:
@@ -89,9 +89,8 @@ class Quiet:
         earlier = _earlier(module, model)
         for owner, built in built_calls(self.roles, self.graph, module.variable(model), Role.MODEL):
             replaced = owner is module and module.statement(built) in earlier
-            for call in (node for node in walk(built) if isinstance(node, ast.Call)):  # `Net().to(device)`
-                made = self.roles.target(owner, call)
-                if made is not None and isinstance(made.node, ast.ClassDef):
+            for call in walk(built):  # `Net().to(device)`
+                if (made := self.roles.made(owner, call)) is not None:
                     for part in self._parts(made)[replaced:]:  # `model = Head(model.body)` runs parts of it
                         _check_forward(part.module, part.node)  # type: ignore[arg-type]
 

@@ -178,8 +178,8 @@ class Members:
             return None
         if self.of_models and self.roles.role(module, call.func) & Role.MODEL:
             return read
-        target = self.roles.target(module, call)
-        if target is None or isinstance(target.node, ast.ClassDef):
+        target = self.roles.function(module, call)
+        if target is None:
             runs = any(self.roles.role(module, part) & Role.MODEL for part in call.args)
             return read if runs or not self.of_models else None
         for parameter, argument in arguments_of(call, target):

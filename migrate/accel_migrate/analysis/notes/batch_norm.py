@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from accel_migrate.analysis.notes.of_models import OfModels
 from accel_migrate.analysis.notes.unseen_layers import looked_up
 from accel_migrate.analysis.trainings.training import Script, Training
-from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.flow.nodes import called_name, unparse
@@ -51,7 +50,7 @@ def is_settled(script: Script, training: Training) -> bool:
     """
     if any("SyncBatchNorm" in name for module in script.project.modules for name in module.imported_calls):
         return True
-    files = loaded_with(script.project, training.place.module, training.place.after)
+    files = script.loaded(training)
     called = {called_name(c) for m in files for c in m.calls}
     for module in files:
         for node in module.walk(module.tree, ast.If):

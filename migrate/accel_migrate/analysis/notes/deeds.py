@@ -18,7 +18,6 @@ from accel_migrate.analysis.storage.files import (
     writes_memory,
 )
 from accel_migrate.analysis.trainings.training import Script, Training
-from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.flow.nodes import is_call_of, unparse
 from accel_migrate.flow.scopes import Module
 
@@ -60,7 +59,7 @@ def opens_window(script: Script, training: Training, module: Module, call: ast.C
     """`plt.show()`, which waits until someone closes it, or `picture.show()`; not where figures have no screen."""
     dotted = module.qualified(call.func)
     if dotted in _PLOTTED:
-        return not any(map(_has_no_screen, loaded_with(script.project, training.place.module, training.place.after)))
+        return not any(map(_has_no_screen, script.loaded(training)))
     return dotted in _WINDOWS or _is_method(script, module, call, _SHOWING)
 
 

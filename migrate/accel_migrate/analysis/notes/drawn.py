@@ -13,7 +13,6 @@ from accel_migrate.analysis.notes.unseen_layers import looked_up
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.constructions import constructions
 from accel_migrate.analysis.values.contents import contents
-from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.numbers import data_of
@@ -190,9 +189,7 @@ def _drops(module: Module, call: ast.Call) -> bool:
 def _for_samples(script: Script, training: Training) -> Iterator[Drawn]:
     """What the data of the loaders that are trained on draws for each sample; with workers, all follow torch's seed."""
     roles, graph = script.roles, script.graph
-    loaded = loaded_with(
-        script.project, training.place.module, training.place.after
-    )  # a loop that scripts share has the loaders of all
+    loaded = script.loaded(training)  # a loop that scripts share has the loaders of all
     whole = {e.loop.module.variable(e.loop.loader) for e in training.evaluations if not e.prepares}
     read_whole = {link for v in whole if v is not None for link in chain(roles, graph, v) if not training.holds(link)}
     trained = [(loop.module, loop.loader) for loop in training.loops if training.trains_on_share(loop)]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from accel_migrate.analysis.notes.deeds import DEEDS, deed
 from accel_migrate.analysis.trainings.training import Script, Training
-from accel_migrate.analysis.values.imported import brought_by, loaded_with
+from accel_migrate.analysis.values.imported import brought_by
 from accel_migrate.flow.main_guard import under_main
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.program import Definition
@@ -32,7 +32,7 @@ def done_by_callers(script: Script, training: Training, prints_too: bool) -> str
 def calls_of_callers(script: Script, training: Training) -> list[_Call]:
     """What runs in files that are not changed and call the training: by themselves, and by what they call."""
     called = _trains(training)
-    loaded = loaded_with(script.project, training.place.module, training.place.after)
+    loaded = script.loaded(training)
     callers: list[_Place] = []
     for trains in called:
         for owner, call in script.graph.all_sites.get(trains, ()):
@@ -114,14 +114,12 @@ def may_run(script: Script, training: Training, module: Module, node: ast.AST) -
         return _starts(script, training, module)
     if function is None or function in training.timing.late or _is_called(script, training, function):
         return True
-    return _is_passed_on(
-        script, loaded_with(script.project, training.place.module, training.place.after), module, function
-    )
+    return _is_passed_on(script, script.loaded(training), module, function)
 
 
 def _is_called(script: Script, training: Training, function: Function) -> bool:
     """Whether a run of the training comes to a function; what only another script calls is no part of it."""
-    loaded = loaded_with(script.project, training.place.module, training.place.after)
+    loaded = script.loaded(training)
     pending = [function]
     for each in pending:
         for owner, call in script.graph.all_sites.get(each, ()):

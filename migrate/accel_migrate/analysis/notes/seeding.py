@@ -15,7 +15,7 @@ from functools import cached_property
 from accel_migrate.analysis.notes.settled import settled
 from accel_migrate.analysis.trainings.fed import feeds_training
 from accel_migrate.analysis.trainings.training import Script, Training
-from accel_migrate.analysis.values.imported import brought_by, loaded_with, starters_of
+from accel_migrate.analysis.values.imported import brought_by, starters_of
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.flow.main_guard import under_main
@@ -121,7 +121,7 @@ class Seeding:
         self.graph = script.graph
         self.flow = training.flow
         self.training = training
-        self.files = loaded_with(script.project, training.place.module, training.place.after)
+        self.files = script.loaded(training)
         self.scripts = {
             training.place.module,
             *starters_of(script.project, training.place.module, training.place.after),

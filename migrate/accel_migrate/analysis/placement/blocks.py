@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from accel_migrate.flow.nodes import all_arguments
+from accel_migrate.flow.nodes import all_arguments, called_name
 from accel_migrate.flow.scopes import Module, Variable
 
 _AFFECTS = {
@@ -76,7 +76,7 @@ def _changes(module: Module, node: ast.AST, variables: set[Variable]) -> bool:
                 return name in _AFFECTS or name.startswith("register_")
             return name in _AFFECTS or name.startswith("register_") or name.endswith("_")  # `model.bias.data.zero_()`
         case ast.Call(func=function):
-            name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+            name = called_name(node)
             given = all_arguments(node)
             if module.full_name(function).startswith("torch.nn."):  # `nn.init.zeros_(model[0].weight)`
                 return any(_is_part(module, argument, variables) for argument in given)

@@ -152,11 +152,8 @@ class EarlyUses:
     def _find_reached(self, module: Module, statement: ast.stmt) -> set[Function]:
         found: set[Function] = set()
         for call in calls_at(module).get(statement, ()):
-            target = self.roles.target(module, call)
-            if target is not None and isinstance(target.node, ast.ClassDef):
-                target = self.roles.project.method(target, "__init__")
-            if target is not None and not isinstance(target.node, ast.ClassDef):
-                found |= {target.node} | self.graph.reached_from(target.node, self.roles, target.module)
+            if (run := self.roles.run_by(module, call)) is not None:
+                found |= {run.node} | self.graph.reached_from(run.node, self.roles, run.module)
         return found
 
     # ---- what

@@ -132,8 +132,8 @@ class Locality:
         if node in self.whole:
             return False
         given = all_arguments(node)
-        target = self.roles.target(module, node)
-        if target is not None and not isinstance(target.node, ast.ClassDef):
+        target = self.roles.function(module, node)
+        if target is not None:
             uses = self._all_uses(module, node.func.value) if isinstance(node.func, ast.Attribute) else None
             if self._returns(target.module, target.node, of_one=uses is not None):
                 return True
@@ -148,8 +148,8 @@ class Locality:
         """Whether a call brings the processes together by itself, so that what it returns is the same on all."""
         if _is_collective(module, call):
             return True
-        target = self.roles.target(module, call)
-        if target is None or isinstance(target.node, ast.ClassDef):
+        target = self.roles.function(module, call)
+        if target is None:
             return False
         if target.node not in self._collective:
             functions = {target.node, *self.graph.reached_from(target.node, self.roles, target.module)}
@@ -173,8 +173,8 @@ class Locality:
     def _found_uses(self, module: Module, variable: Variable) -> list[ast.expr] | None:
         classes: list[ast.ClassDef] = []
         for binding in module.bindings(variable):
-            built = self.roles.target(module, binding.value) if isinstance(binding.value, ast.Call) else None
-            if built is None or not isinstance(built.node, ast.ClassDef) or binding.kind != "assign" or binding.path:
+            built = self.roles.made(module, binding.value)
+            if built is None or binding.kind != "assign" or binding.path:
                 return None
             classes.append(built.node)
         given: list[ast.expr] = []
@@ -311,8 +311,8 @@ class Locality:
 
     def _fed_through(self, module: Module, call: ast.Call) -> Iterator[tuple[ast.expr, list[ast.expr]]]:
         """`add_losses(output, labels, metrics)`: what a function changes is given all else that it gets or makes."""
-        target = self.roles.target(module, call)
-        if target is None or isinstance(target.node, ast.ClassDef) or call in self.whole:
+        target = self.roles.function(module, call)
+        if target is None or call in self.whole:
             return
         handed = arguments_of(call, target)
         for name, argument in handed:

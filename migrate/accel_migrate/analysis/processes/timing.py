@@ -209,8 +209,8 @@ def _built_late(roles: Roles, module: Module, below: list[ast.stmt], late: set[F
     sites: dict[ast.AST, list[bool]] = {}
     found: dict[ast.AST, Definition] = {}
     for owner, call in roles.project.calls:
-        target = roles.target(owner, call)
-        if target is not None and isinstance(target.node, ast.ClassDef):
+        target = roles.made(owner, call)
+        if target is not None:
             found[target.node] = target
             sites.setdefault(target.node, []).append(call in inside or owner.scope(call).function in late)
     yield from (target for node, target in found.items() if all(sites[node]))

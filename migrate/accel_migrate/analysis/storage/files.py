@@ -132,8 +132,8 @@ def opens_log(module: Module, call: ast.Call) -> bool:
 def opens_events(roles: Roles, module: Module, call: ast.Call) -> bool:
     """Whether a call makes a SummaryWriter, of whatever package, or of a class that is derived from it."""
     names = [module.full_name(call.func)]
-    made = roles.target(module, call) if not names[0].endswith("SummaryWriter") else None
-    if made is not None and isinstance(made.node, ast.ClassDef):
+    made = roles.made(module, call) if not names[0].endswith("SummaryWriter") else None
+    if made is not None:
         names = [made.module.full_name(base) for base in made.node.bases]
     return any(name.rpartition(".")[2] == "SummaryWriter" for name in names)
 

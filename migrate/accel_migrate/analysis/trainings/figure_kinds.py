@@ -109,8 +109,8 @@ class FigureKinds:
         dotted = module.full_name(node.func)
         if dotted.startswith("torch.nn.functional.") and name.endswith(("loss", "entropy", "div")):
             return True
-        target = self.roles.target(module, node)
-        if target is not None and not isinstance(target.node, ast.ClassDef):
+        target = self.roles.function(module, node)
+        if target is not None:
             made = [value for value in target.returned if self.local.is_local(target.module, value)]
             return bool(made) and all(self.is_of_loss(target.module, value, or_mean, depth + 1, path) for value in made)
         if or_mean and name in _MEANS:
@@ -130,8 +130,8 @@ class FigureKinds:
         if isinstance(node, ast.Call):
             if called_name(node) in _PYTHONS:
                 return True
-            target = self.roles.target(module, node)
-            if target is not None and not isinstance(target.node, ast.ClassDef):
+            target = self.roles.function(module, node)
+            if target is not None:
                 return all(self.is_plain(target.module, value, depth + 1) for value in target.returned)
             return is_call_of(node, "sum", "max", "min") and all(
                 self.is_plain(module, part, depth + 1) for part in node.args
@@ -156,8 +156,8 @@ class FigureKinds:
             method = isinstance(node.func, ast.Attribute) and module.qualified(node.func) is None
             by_row = any(keyword.arg in ("dim", "axis") for keyword in node.keywords)
             return not by_row and (len(node.args) <= (0 if method else 1) or isinstance(node.func, ast.Name))
-        target = self.roles.target(module, node)
-        if target is None or isinstance(target.node, ast.ClassDef):
+        target = self.roles.function(module, node)
+        if target is None:
             return False
         parts = [part for r in target.returned for part in (r.elts if isinstance(r, ast.Tuple) else [r])]
         local = [part for part in parts if self.local.is_local(target.module, part)]

@@ -97,8 +97,8 @@ def _runs(roles: Roles, graph: CallGraph, target: Definition, parameter: str, de
     for call in module.walk(target.node, ast.Call):
         if module.variable(without_wrapper(_ran(roles, graph, module, call))) == variable:
             return True
-        inner = roles.target(module, call)
-        if inner is None or isinstance(inner.node, ast.ClassDef) or depth > 5:
+        inner = roles.function(module, call)
+        if inner is None or depth > 5:
             continue
         if any(
             module.variable(v) == variable and _runs(roles, graph, inner, n, depth + 1)

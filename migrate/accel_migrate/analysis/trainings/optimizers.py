@@ -78,11 +78,11 @@ def _exchanged(
                 if module.variable(owner) in models:
                     yield module, part, part.targets[0]
             continue
-        target = roles.target(module, part)
+        target = roles.function(module, part)
         if is_call_of(part, "setattr") and len(part.args) == 3:
             if module.variable(part.args[0]) in models and roles.role(module, part.args[2]) & Role.MODEL:
                 yield module, module.statement(part), part.args[0]
-        elif target is not None and not isinstance(target.node, ast.ClassDef) and depth < _DEEPEST:
+        elif target is not None and depth < _DEEPEST:
             handed = {n for n, argument in arguments_of(part, target) if module.variable(argument) in models}
             if isinstance(part.func, ast.Attribute) and module.variable(part.func.value) in models:
                 handed |= {parameter.arg for parameter in parameters(target.node)[:1]}  # its own method
@@ -105,8 +105,8 @@ def _of_no_model(name: ast.Name) -> str:
 def _check_optimizer(roles: Roles, optimizer: Variable, averages_tensors: bool) -> None:
     """Only torch's own kind of optimizer can be prepared, over parameters of models or tensors that are averaged too."""
     for module, call in constructions(roles, optimizer, Role.OPTIMIZER):
-        target = roles.target(module, call)
-        if target is not None and isinstance(target.node, ast.ClassDef):
+        target = roles.made(module, call)
+        if target is not None:
             bases = roles.project.base_names(target)
             if not any("ptim" in base for base in bases):
                 raise NotMigrated(

@@ -254,7 +254,8 @@ class _Finder:
             if binding.value is not None and kept & _handed(self.roles, module, binding.value)
             if self.roles.followed
             or (
-                _class_made(self.roles, module, binding.value) in keeping
+                (made := self.roles.made(module, binding.value)) is not None
+                and made.node in keeping
                 and only_keeps(self.roles, module, binding.value, kept)
             )
         }
@@ -349,19 +350,13 @@ def _is_repeated(module: Module, call: ast.Call) -> bool:
 def _handed(roles: Roles, module: Module, value: ast.expr) -> set[Variable]:
     """What an object of the project's own classes, a list or a dictionary is made of."""
     parts: list[ast.expr | None] = []
-    if isinstance(value, ast.Call) and _class_made(roles, module, value) is not None:
+    if isinstance(value, ast.Call) and roles.made(module, value) is not None:
         parts = [*all_arguments(value)]
     elif isinstance(value, ast.Dict):
         parts = [*value.values]
     elif isinstance(value, ast.List | ast.Tuple | ast.Set):
         parts = [*value.elts]
     return {variable for part in parts if part is not None and (variable := module.variable(part)) is not None}
-
-
-def _class_made(roles: Roles, module: Module, value: ast.expr) -> ast.ClassDef | None:
-    """The project's class that an expression makes an object of."""
-    target = roles.target(module, value) if isinstance(value, ast.Call) else None
-    return target.node if target is not None and isinstance(target.node, ast.ClassDef) else None
 
 
 def _bound(variable: Variable) -> tuple[Module, ast.AST]:

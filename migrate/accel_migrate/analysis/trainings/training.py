@@ -19,6 +19,7 @@ from accel_migrate.analysis.storage.attributes import Question
 from accel_migrate.analysis.storage.storage import Storage
 from accel_migrate.analysis.trainings.decisions import Decision
 from accel_migrate.analysis.trainings.removed_moves import HostRead
+from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
 from accel_migrate.analysis.values.observed import Observed
 from accel_migrate.analysis.values.provenance import Built, Place
@@ -143,3 +144,7 @@ class Script:
     trainings: tuple[Training, ...]
     refusals: tuple[Refusal, ...]
     backwards: tuple[Backward, ...]
+
+    def loaded(self, training: Training) -> list[Module]:
+        """The files that a run of a training may load."""
+        return loaded_with(self.project, training.place.module, training.place.after)

@@ -32,8 +32,8 @@ def constructions(roles: Roles, variable: Variable, role: Role) -> Iterator[Made
         if (origin := _imported(roles, variable, binding)) is not None:
             yield from constructions(roles, origin, role)
         if isinstance(binding.value, ast.Call):
-            target = roles.target(module, binding.value)
-            if target is None or isinstance(target.node, ast.ClassDef):
+            target = roles.function(module, binding.value)
+            if target is None:
                 if not binding.path:
                     yield module, binding.value
                 continue
@@ -52,8 +52,8 @@ def _calls(roles: Roles, target: Definition, role: Role) -> Iterator[Made]:
     """The calls in a function that make something of a role, and not by another function."""
     for node in walk(target.node):
         if isinstance(node, ast.Call) and roles.role(target.module, node) & role:
-            inner = roles.target(target.module, node)
-            if inner is None or isinstance(inner.node, ast.ClassDef):
+            inner = roles.function(target.module, node)
+            if inner is None:
                 yield target.module, node
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.nodes import called_name
 from accel_migrate.flow.scopes import Binding, Module, Variable
 
 KEPT = Role.MODEL | Role.OPTIMIZER | Role.SCHEDULER
@@ -55,7 +56,7 @@ def _sources(module: Module, iterated: ast.expr, path: tuple[int, ...]) -> Itera
         return
     if isinstance(iterated, ast.Call):
         function = iterated.func
-        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        name = called_name(iterated)
         if isinstance(function, ast.Attribute) and name in _HANDS_OUT_ALL and not iterated.args:
             yield from _sources(module, function.value, ())
         elif name in ("enumerate", "reversed", "list", "tuple", "iter") and iterated.args:

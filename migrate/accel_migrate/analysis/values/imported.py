@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.idle import Unit, Words
 from accel_migrate.flow.main_guard import under_main
+from accel_migrate.flow.nodes import called_name
 from accel_migrate.flow.program import Program
 from accel_migrate.flow.scopes import Module
 
@@ -94,8 +95,7 @@ def brought_by(project: Program, modules: Iterable[Module]) -> list[Module]:
 
 def _spawns(roles: Roles, module: Module, call: ast.Call) -> bool:
     """`DataLoader(..., multiprocessing_context="spawn")`, `set_start_method("spawn")`: workers import the main file anew."""
-    function = call.func
-    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    name = called_name(call)
     if name == "set_start_method":
         return not (call.args and isinstance(call.args[0], ast.Constant) and call.args[0].value in _FORKS)
     if not roles.role(module, call) & Role.LOADER:

@@ -93,8 +93,8 @@ class CallGraph:
         """Every function of the project that running `node` may call, but for those that only `past` calls."""
         if (node, past) in self._reached:
             return self._reached[node, past]
-        targets = [roles.target(module, child) for child in module.walk(node, ast.Call)]
-        called = [target.node for target in targets if target is not None and not isinstance(target.node, ast.ClassDef)]
+        targets = [roles.function(module, child) for child in module.walk(node, ast.Call)]
+        called = [target.node for target in targets if target is not None]
         return self._reached.setdefault((node, past), self.reached_by(called, past))
 
     def reached_by(self, functions: Iterable[Function], past: Function | None = None) -> set[Function]:
@@ -176,8 +176,8 @@ def _trains(roles: Roles, graph: CallGraph, backwards: list[Backward], module: M
     for call in module.walk(loop, ast.Call):
         if call in own:
             return True
-        target = roles.target(module, call)
-        if target is None or isinstance(target.node, ast.ClassDef):
+        target = roles.function(module, call)
+        if target is None:
             continue
         further = graph.callees.get(target.node, set())
         if not inside.keys().isdisjoint(graph.reached_by(further)):

@@ -194,8 +194,8 @@ class MadeOf(LossPath):
     def _call(self, module: Module, call: ast.Call, depth: int) -> None:
         self.made.append((module, call))
         super()._call(module, call, depth)
-        target = self.roles.target(module, call)
-        if target is not None and not isinstance(target.node, ast.ClassDef):
+        target = self.roles.function(module, call)
+        if target is not None:
             for decorator in target.node.decorator_list:
                 wrapper = self.roles.project.definition(target.module, decorator)
                 if wrapper is not None:

@@ -76,8 +76,8 @@ def data_of(roles: Roles, graph: CallGraph, module: Module, loader: ast.Call) ->
 
 def _field(roles: Roles, module: Module, made: ast.AST, name: str) -> list[tuple[Module, ast.AST]]:
     """What the class of an object that is made on the spot sets one of its fields to."""
-    target = roles.target(module, made) if isinstance(made, ast.Call) else None
-    if target is None or not isinstance(target.node, ast.ClassDef):
+    target = roles.made(module, made)
+    if target is None:
         return []
     bindings = target.module.bindings(Variable(target.module.classes[target.node], f"self.{name}"))
     return [(target.module, each.value) for each in bindings if each.value is not None]

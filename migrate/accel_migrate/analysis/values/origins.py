@@ -157,8 +157,8 @@ def _does_more(roles: Roles, target: Definition) -> bool:
     """Whether a function that chooses a device acts too, so that its call must stay."""
 
     def called(call: ast.Call) -> list[Function]:
-        found = next((roles.target(module, call) for module in roles.project.modules if call in module.parents), None)
-        return [found.node] if found is not None and not isinstance(found.node, ast.ClassDef) else []
+        found = next((roles.function(module, call) for module in roles.project.modules if call in module.parents), None)
+        return [found.node] if found is not None else []
 
     return not isinstance(target.node, ast.ClassDef) and more_than_an_answer(target.node, called) is not None
 

@@ -178,8 +178,8 @@ def is_given_back(roles: Roles, variable: Variable, binding: Binding) -> bool:
 def _returns(roles: Roles, variable: Variable, call: ast.Call, index: int | None) -> bool:
     """Whether a call returns what a variable holds and hands over, whole or as one of a tuple."""
     module = variable.scope.module
-    target = roles.target(module, call)
-    if target is None or isinstance(target.node, ast.ClassDef) or target.node.decorator_list:
+    target = roles.function(module, call)
+    if target is None or target.node.decorator_list:
         return False
     handed = {name for name, part in arguments_of(call, target) if module.variable(part) == variable}
     found = [_item(value, index) for value in target.returned]

@@ -14,7 +14,7 @@ from accel_migrate.facts import Facts
 from accel_migrate.flow import torch_api
 from accel_migrate.flow.nodes import all_arguments, calls_method, positional_parameters, unparse
 from accel_migrate.flow.once import once
-from accel_migrate.flow.program import Definition, Program
+from accel_migrate.flow.program import ClassDefinition, Definition, FunctionDefinition, Program
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
 from accel_migrate.flow.torch_api import ITSELF, OPTIMIZER_NAME, itself, made_by
 
@@ -186,16 +186,29 @@ class Roles:
             self._targets[call] = self._find_target(module, call)
         return self._targets[call]
 
+    def function(self, module: Module, node: ast.AST | None) -> FunctionDefinition | None:
+        """The project's function that a call runs; None for a class, and for what is not the project's or no call."""
+        found = self.target(module, node) if isinstance(node, ast.Call) else None
+        return found if isinstance(found, FunctionDefinition) else None
+
+    def made(self, module: Module, node: ast.AST | None) -> ClassDefinition | None:
+        """The project's class that a call makes an object of."""
+        found = self.target(module, node) if isinstance(node, ast.Call) else None
+        return found if isinstance(found, ClassDefinition) else None
+
+    def run_by(self, module: Module, call: ast.Call) -> FunctionDefinition | None:
+        """The project's function that a call runs; of a class, what initialises its objects."""
+        made = self.made(module, call)
+        found = self.project.initializer(made) if made is not None else self.target(module, call)
+        return found if isinstance(found, FunctionDefinition) else None
+
     @cached_property
     def sites(self) -> Sites:
         """The calls of each function of the project; those of a class run what initialises its objects."""
         found: Sites = {}
         for module, call in self.project.calls:
-            target = self.target(module, call)
-            if target is not None and isinstance(target.node, ast.ClassDef):
-                target = self.project.initializer(target)
-            if target is not None and not isinstance(target.node, ast.ClassDef):
-                found.setdefault(target.node, []).append((module, call))
+            if (run := self.run_by(module, call)) is not None:
+                found.setdefault(run.node, []).append((module, call))
         return found
 
     # ---- fixed point
@@ -568,8 +581,7 @@ class Roles:
         made = call.func.value
         owner = self._class_at(module, made)
         if isinstance(made, ast.Call):  # `Trainer(model).fit()`
-            owner = self.target(module, made)
-            owner = owner if owner is not None and isinstance(owner.node, ast.ClassDef) else None
+            owner = self.made(module, made)
         return self.project.method(owner, call.func.attr) if owner is not None else None
 
     def _class_at(self, module: Module, node: ast.expr) -> Definition | None:

@@ -35,8 +35,8 @@ def wrapped_optimizer(roles: Roles, module: Module, variable: Variable) -> Varia
 def _steps_within(roles: Roles, module: Module, variable: Variable) -> bool:
     """Whether a class of the project steps by itself, and makes no gradients: whoever has the object steps by its methods."""
     for binding in module.bindings(variable):
-        made = roles.target(module, binding.value) if isinstance(binding.value, ast.Call) else None
-        if made is not None and isinstance(made.node, ast.ClassDef):
+        made = roles.made(module, binding.value)
+        if made is not None:
             calls = [call.func for call in made.module.walk(made.node, ast.Call)]
             called = {function.attr for function in calls if isinstance(function, ast.Attribute)}
             if "step" in called and "backward" not in called:
@@ -56,8 +56,8 @@ def _made_of(roles: Roles, module: Module, variable: Variable) -> Variable | Non
 
 def only_keeps(roles: Roles, module: Module, value: ast.expr, variables: Collection[Variable]) -> bool:
     """Whether a call makes an object of the project whose constructor stores these variables, and does no more with them."""
-    target = roles.target(module, value) if isinstance(value, ast.Call) else None
-    if target is None or not isinstance(target.node, ast.ClassDef) or target.node.bases:
+    target = roles.made(module, value)
+    if target is None or target.node.bases:
         return False
     constructor = roles.project.method(target, "__init__")
     if constructor is None:
