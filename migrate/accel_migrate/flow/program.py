@@ -147,6 +147,11 @@ class Program(Lookup):
             importer, dotted = other, other.imports[name]
         return found
 
+    def variable(self, module: Module, node: ast.expr) -> Variable | None:
+        """The variable behind a name or a dotted attribute; of what is imported, the one in the file that sets it."""
+        dotted = module.qualified(node)
+        return module.variable(node) if dotted is None else self.imported_variable(module, dotted)
+
     def definition(self, module: Module, node: ast.AST) -> Definition | None:
         """The function or class of the project that an expression names; None if it is not certain."""
         if node not in self._definitions:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from accel_migrate.analysis.distribution.ranks import MAIN_NAME, environment_reads, rank_option
 from accel_migrate.analysis.values.imported import importers_of
@@ -109,13 +109,7 @@ class RankFlow:
 
     def only_some(self, module: Module, node: ast.AST) -> bool:
         """Whether only some processes ever come by a node, whoever calls its function."""
-        if self.guard(module, node) is not None:
-            return True
-        function = module.scope(node).function
-        if function is None or not self.some_call(function):
-            return False
-        sites = self.graph.all_sites.get(function, [])
-        return _is_for_one(function) or (bool(sites) and all(self.on_some(caller, call) for caller, call in sites))
+        return self.guard(module, node) is not None or self._all_calls(module, node, self.on_some)
 
     def on_some(self, module: Module, node: ast.AST) -> bool:
         """Whether only some processes come by a node."""
@@ -126,13 +120,15 @@ class RankFlow:
         guard = self.guard(module, node)
         if isinstance(guard, ast.If) and not module.holds(guard.test, node):
             return not (_is_either(guard.test) and self.picks_main(module, guard.test))
-        if guard is not None:
-            return True
+        return guard is not None or self._all_calls(module, node, self.only_main)
+
+    def _all_calls(self, module: Module, node: ast.AST, holds: Callable[[Module, ast.AST], bool]) -> bool:
+        """Whether something holds of every call of the function around a node, which not every process calls."""
         function = module.scope(node).function
         if function is None or not self.some_call(function):
             return False
         sites = self.graph.all_sites.get(function, [])
-        return _is_for_one(function) or (bool(sites) and all(self.only_main(caller, call) for caller, call in sites))
+        return _is_for_one(function) or (bool(sites) and all(holds(*site) for site in sites))
 
     def picks_main(self, module: Module, test: ast.expr, depth: int = 0) -> bool:
         """Whether a condition holds on the main process: `rank == 0`, alone or among others."""

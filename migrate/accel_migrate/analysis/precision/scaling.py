@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from accel_migrate.analysis.precision.autocasting import opposite, regions_in
@@ -11,7 +12,7 @@ from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.main_guard import asks_for_name
-from accel_migrate.flow.nodes import called_name, is_none, own_parameters, unparse
+from accel_migrate.flow.nodes import called_name, calls_method, is_none, own_parameters, unparse
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Function, Module, Variable
@@ -82,7 +83,7 @@ def find_scaling(roles: Roles, graph: CallGraph, backwards: list[Backward]) -> S
         if any(variable.scope.module is module for variable in scalers):
             reader.read(module)
     for module, choice in found.choices:
-        _check_choice(module, choice, found)
+        _check_choice(module, choice, found, scalers)
     for module, step in found.steps:
         _check_clipping(module, step, found)
     for module, call in found.definitions:
@@ -288,7 +289,7 @@ def _test_of(module: Module, node: ast.expr) -> ast.If | None:
     return parent if isinstance(parent, ast.If) and parent.test is node else None
 
 
-def _check_choice(module: Module, choice: ast.If, found: Scaling) -> None:
+def _check_choice(module: Module, choice: ast.If, found: Scaling, scalers: set[Variable]) -> None:
     """Both branches must do the same but for the scaler: then one of them is enough."""
     if not choice.orelse:
         gone = {statement for _, statement in (*found.gone, *found.restored)}
@@ -296,8 +297,8 @@ def _check_choice(module: Module, choice: ast.If, found: Scaling) -> None:
         if gone.issuperset(choice.body):
             return
         raise NotMigrated("what is done only with a GradScaler cannot be separated from the rest", (module, choice))
-    with_scaler = [text for statement in choice.body for text in _plain(statement)]
-    without = [text for statement in choice.orelse for text in _plain(statement)]
+    with_scaler = [text for statement in choice.body for text in _plain(module, statement, scalers)]
+    without = [text for statement in choice.orelse for text in _plain(module, statement, scalers)]
     if with_scaler != without:
         raise NotMigrated(
             "the branches with and without a GradScaler differ in more than the scaler; write them as one "
@@ -306,16 +307,15 @@ def _check_choice(module: Module, choice: ast.If, found: Scaling) -> None:
         )
 
 
-def _plain(statement: ast.stmt) -> list[str]:
+def _plain(module: Module, statement: ast.stmt, scalers: Collection[Variable | None]) -> list[str]:
     """The statement as full precision would write it; nothing for `scaler.update()`."""
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        call = statement.value
-        if isinstance(call.func, ast.Attribute) and "scaler" in unparse(call.func.value).lower():
-            receiver = call.func.value
-            if call.func.attr in ("update", "unscale_"):
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=asked, attr=method), args=given)):
+            scaled = asked.args[:1] if calls_method(asked, "scale") else []
+            if scaled and method == "backward" and module.variable(asked.func.value) in scalers:  # type: ignore[attr-defined]
+                return [f"{unparse(scaled[0])}.backward()"]
+            if module.variable(asked) in scalers and method in ("update", "unscale_"):
                 return []
-            if call.func.attr == "step" and call.args:
-                return [f"{unparse(call.args[0])}.step()"]
-            if call.func.attr == "backward" and isinstance(receiver, ast.Call) and receiver.args:
-                return [f"{unparse(receiver.args[0])}.backward()"]
+            if module.variable(asked) in scalers and method == "step" and given:
+                return [f"{unparse(given[0])}.step()"]
     return [unparse(statement)]

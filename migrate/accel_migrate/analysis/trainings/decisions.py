@@ -52,19 +52,9 @@ class Decision:
         return self.after or self.before or self.figure
 
 
-def find_decisions(
-    roles: Roles,
-    local: Locality,
-    loops: list[LoaderLoop],
-    timing: Timing,
-    flow: RankFlow,
-    modules: tuple[Module, ...],
-) -> tuple[Decision, ...]:
-    """Every figure of this process alone that processes decide on."""
-    return tuple(_Finder(roles, local, loops, timing, flow).find(modules))
+class DecisionFinder:
+    """Looks for figures of this process alone that processes decide on."""
 
-
-class _Finder:
     def __init__(self, roles: Roles, local: Locality, loops: list[LoaderLoop], timing: Timing, flow: RankFlow) -> None:
         self.roles = roles
         self.local = local

@@ -45,14 +45,14 @@ from accel_migrate.analysis.trainings.bookkeeping import (
     tidied,
     with_unwrapping,
 )
-from accel_migrate.analysis.trainings.decisions import Decision, find_decisions
+from accel_migrate.analysis.trainings.decisions import Decision, DecisionFinder
 from accel_migrate.analysis.trainings.groups import Group, entries, find_groups
 from accel_migrate.analysis.trainings.obstacles import handed_away, hidden_backwards
 from accel_migrate.analysis.trainings.one_process import bare_uses
 from accel_migrate.analysis.trainings.participants import Participants, find_participants, is_share, only_prepared
 from accel_migrate.analysis.trainings.phases import is_chosen
 from accel_migrate.analysis.trainings.removed_moves import HostRead, sort_moves
-from accel_migrate.analysis.trainings.setup import Setup, find_device, find_setup
+from accel_migrate.analysis.trainings.setup import Setup, SetupFinder, find_device
 from accel_migrate.analysis.trainings.shuffled import in_own_order
 from accel_migrate.analysis.trainings.training import Refusal, Script, Training
 from accel_migrate.analysis.values.imported import idle_in, is_imported, loaded_with
@@ -247,7 +247,7 @@ class _Reader:
             self.roles, self.graph, self.flow, self.group, self.loops, self.for_accelerate, whole, in_place
         )
         self.sharded = [e.loop.statement for e in participants.evaluations if e.prepares]
-        setup = find_setup(self.roles, self.graph, self.group, participants)
+        setup = SetupFinder(self.roles, self.graph, self.group).setup(participants)
         prepared = frozenset(built.variable for built in setup.prepared)
         participants = only_prepared(self.roles, self.graph, participants, prepared, self.for_accelerate)
         found = self._findings(participants, setup, following)
@@ -387,7 +387,7 @@ class _Reader:
             distribution,
             timing,
             local,
-            find_decisions(self.roles, deciding, [*shares, *drawn], timing, self.flow, modules),
+            tuple(DecisionFinder(self.roles, deciding, [*shares, *drawn], timing, self.flow).find(modules)),
             storage,
             tuple(bare_uses(self.roles, self.flow, timing, storage.held, lifted, distribution.unwrapped)),
             tuple(own_attributes(self.roles, self.graph, modules, participants.aliases, timing, participants.methods)),

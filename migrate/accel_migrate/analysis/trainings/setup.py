@@ -50,12 +50,7 @@ class _Apart(NotMigrated):
     """An evaluation that is not begun where all else is prepared."""
 
 
-def find_setup(roles: Roles, graph: CallGraph, group: Group, participants: Participants) -> Setup:
-    """NotMigrated where the objects cannot be prepared in one place."""
-    return _Finder(roles, graph, group).setup(participants)
-
-
-class _Finder:
+class SetupFinder:
     def __init__(self, roles: Roles, graph: CallGraph, group: Group) -> None:
         self.roles = roles
         self.graph = graph
@@ -63,6 +58,7 @@ class _Finder:
         self.filled: set[Variable] = set()  # containers of objects that are prepared under names of their own
 
     def setup(self, participants: Participants) -> Setup:
+        """NotMigrated where the objects cannot be prepared in one place."""
         chains = list(participants.chains)
         training = {backward.function for backward in self.group.backwards}
         trouble: NotMigrated | None = None

@@ -15,8 +15,7 @@ Entry = tuple[Module, ast.expr]
 
 def entries(roles: Roles, module: Module, holder: ast.expr, key: object, depth: int = 0) -> list[Entry]:
     """All values that may be there; none where that cannot be known."""
-    dotted = module.qualified(holder)
-    variable = roles.project.imported_variable(module, dotted) if dotted is not None else module.variable(holder)
+    variable = roles.project.variable(module, holder)
     if variable is None or depth > _DEPTH or _is_filled(roles, variable.name):
         return []
     home = variable.scope.module
@@ -100,8 +99,7 @@ def _classes(roles: Roles, module: Module, owner: ast.expr, depth: int = 0) -> l
     made = roles.target(module, owner) if isinstance(owner, ast.Call) else roles.project.definition(module, owner)
     if made is not None:
         return [made] if isinstance(made.node, ast.ClassDef) else None
-    dotted = module.qualified(owner)
-    variable = roles.project.imported_variable(module, dotted) if dotted is not None else module.variable(owner)
+    variable = roles.project.variable(module, owner)
     bindings = variable.scope.module.bindings(variable) if variable is not None else []
     if variable is None or not bindings or depth > _DEPTH:
         return None
