@@ -47,9 +47,8 @@ def unseen_layers(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[U
     for module, node in nodes:
         for call in module.walk(node, ast.Call):
             loads = module.qualified(call.func) == "torch.load"
-            again = loads and (
-                len(values) > 1 or _gives_weights(module, call)
-            )  # a model that was built, and is read back
+            # a model that was built, and is read back
+            again = loads and (len(values) > 1 or _gives_weights(module, call))
             if _builds(roles, module, call) and not again and not _is_visible(roles, graph, module, call, seen_by_name):
                 yield Unseen(module, call, f"{unparse(call.func)}()")
 
@@ -156,9 +155,8 @@ def _is_known(roles: Roles, graph: CallGraph, module: Module, called: ast.expr, 
     is_local = variable is not None and variable.scope.is_function
     default = default_of(variable.scope.node, variable.name) if is_local else None  # type: ignore[union-attr]
     parts += [(module, default)] if default is not None else []
-    parts = [
-        (owner, part) for owner, part in parts if not (isinstance(part, ast.Dict) and not part.keys)
-    ]  # filled later
+    # filled later
+    parts = [(owner, part) for owner, part in parts if not (isinstance(part, ast.Dict) and not part.keys)]
     if not seen_by_name and any(_is_found_by_name(part) for _, part in parts):
         return False
     return bool(parts) and all(

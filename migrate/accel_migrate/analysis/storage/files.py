@@ -172,9 +172,8 @@ def _downloads(module: Module, call: ast.Call) -> bool:
         return True  # an archive that was opened
     if calls_method(call, "build_vocab"):
         vectors = keyword_value(call, "vectors")
-        return isinstance(vectors, ast.Constant) and isinstance(
-            vectors.value, str
-        )  # of torchtext, which fetches by name
+        # of torchtext, which fetches by name
+        return isinstance(vectors, ast.Constant) and isinstance(vectors.value, str)
     if asks_only(module, call):
         return False
     return dotted in _FETCHES or dotted.rpartition(".")[2] in _FETCHING or bool(_FETCHED_BY.fullmatch(dotted))
@@ -269,9 +268,8 @@ def _is_of_library(graph: CallGraph, module: Module, node: ast.expr, depth: int 
                 _is_of_library(graph, target.module, value, depth + 1) for value in target.returned
             ):
                 return True
-            part = (
-                part.func.value if isinstance(part.func, ast.Attribute) else part.func
-            )  # `Image.open(path).convert("L")`
+            # `Image.open(path).convert("L")`
+            part = part.func.value if isinstance(part.func, ast.Attribute) else part.func
     return False
 
 

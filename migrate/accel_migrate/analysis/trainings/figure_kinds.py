@@ -213,9 +213,8 @@ class FigureKinds:
         if not isinstance(figure, ast.Name):
             return False
         bound = reaching(module, figure)
-        made = any(
-            isinstance(b.value, ast.Call) and called_name(b.value) in _PYTHONS for b in bound
-        )  # loss = loss.item()
+        # loss = loss.item()
+        made = any(isinstance(b.value, ast.Call) and called_name(b.value) in _PYTHONS for b in bound)
         return not made and any(
             b.target in self.local.loss_names or (b.kind == "parameter" and self.holds_tensor(module, figure))
             for b in bound

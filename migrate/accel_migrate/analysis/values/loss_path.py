@@ -204,9 +204,8 @@ class MadeOf(LossPath):
         variable = module.variable(call.func)
         if variable is not None and not self.roles.of(variable) & Role.MODEL:
             for binding in variable.scope.module.bindings(variable):
-                self._binding(
-                    variable.scope.module, variable, binding, depth
-                )  # `nn.NLLLoss(weight)`, `partial(f, weight)`
+                # `nn.NLLLoss(weight)`, `partial(f, weight)`
+                self._binding(variable.scope.module, variable, binding, depth)
         value = self.roles.value(module, call.func)
         if value.owner is not None and value.module is not None:
             forward = self.roles.project.method(Definition(value.module, value.owner), "forward")

@@ -54,11 +54,12 @@ def made_of(roles: Roles, graph: CallGraph, model: Variable) -> list[Definition]
                 found[target.node] = target
                 pending.append((target.module, target.node))
             variable = module.variable(part) if isinstance(part, ast.Name) else None
+            # `Attacked(model)`
             if (
                 variable is not None
                 and roles.of(variable) & Role.MODEL
                 and not variable.scope.module.is_parameter(variable)
-            ):  # `Attacked(model)`
+            ):
                 pending += _values(roles, graph, variable, seen)
     return list(found.values())
 
