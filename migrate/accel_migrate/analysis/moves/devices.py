@@ -130,6 +130,12 @@ def is_cpu(node: ast.expr | None) -> bool:
     return isinstance(node, ast.Constant) and node.value == "cpu"
 
 
+def unwrapped(module: Module, value: ast.expr) -> ast.expr:
+    """`name` of `torch.device(name)`; anything else is itself."""
+    made = isinstance(value, ast.Call) and module.qualified(value.func) == "torch.device" and value.args
+    return value.args[0] if made and isinstance(value, ast.Call) else value
+
+
 @dataclass(frozen=True, eq=False)
 class DeviceDefinition:
     """The statement that decides on the device: one assignment, or an `if` whose branches do nothing else."""

@@ -247,10 +247,7 @@ def _called(roles: Roles, module: Module, call: ast.Call) -> Definition | None:
     scope = module.scope(call)
     if isinstance(call.func, ast.Name) and scope.owner_class is not None and call.func.id == scope.self_name:
         return roles.project.method(Definition(module, scope.owner_class.node), "forward")  # type: ignore[arg-type]
-    value = roles.value(module, call.func)
-    if value.owner is None or value.module is None:
-        return None
-    return roles.project.method(Definition(value.module, value.owner), "forward")
+    return roles.forward_of(module, call.func)
 
 
 def _changed(module: Module, node: ast.AST) -> tuple[ast.expr | None, list[ast.expr]]:

@@ -101,11 +101,7 @@ class _Values:
         target = self.roles.target(module, call)
         if target is not None:
             return None if isinstance(target.node, ast.ClassDef) else target
-        made = self.roles.target(module, call.func) if isinstance(call.func, ast.Call) else None  # `Cost()(a, b)`
-        value = self.roles.value(module, call.func)
-        if value.owner is not None and value.module is not None:
-            made = Definition(value.module, value.owner)
-        return self.roles.project.method(made, "forward") if made is not None else None
+        return self.roles.forward_of(module, call.func)  # also in `Cost()(a, b)`
 
     # ---- pairs
 

@@ -16,7 +16,7 @@ from accel_migrate.analysis.values.made_of import built_by, made_of
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.analysis.values.unread import Unseen
 from accel_migrate.flow.libraries import is_library
-from accel_migrate.flow.nodes import called_name, positional_parameters, unparse
+from accel_migrate.flow.nodes import called_name, unparse
 from accel_migrate.flow.program import default_of
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.torch_api import itself
@@ -132,12 +132,12 @@ def _is_visible(roles: Roles, graph: CallGraph, module: Module, call: ast.Call, 
 
 def _is_own(variable: Variable) -> bool:
     """`self` or `cls` of a method, which is of a class of the project."""
-    method, parent = variable.scope.node, variable.scope.module.parents.get(variable.scope.node)
-    if not isinstance(method, ast.FunctionDef) or not isinstance(parent, ast.ClassDef):
-        return False
-    first = positional_parameters(method)[:1]
-    is_static = any(getattr(each, "id", "") == "staticmethod" for each in method.decorator_list)
-    return not is_static and [each.arg for each in first] == [variable.name]
+    scope = variable.scope
+    decorators = getattr(scope.node, "decorator_list", ())
+    is_static = any(getattr(each, "id", "") == "staticmethod" for each in decorators)
+    return (
+        scope.is_function and scope.owner_class is scope.parent and variable.name == scope.self_name and not is_static
+    )
 
 
 def _is_found_by_name(node: ast.expr) -> bool:

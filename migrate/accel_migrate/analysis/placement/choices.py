@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from accel_migrate.analysis.distribution.replacements import Distribution
-from accel_migrate.analysis.moves.devices import DeviceDefinition, Move, is_cpu, set_by
+from accel_migrate.analysis.moves.devices import DeviceDefinition, Move, is_cpu, set_by, unwrapped
 from accel_migrate.analysis.placement.outside_device import OutsideDevice, is_number
-from accel_migrate.analysis.values.origins import Where, where
+from accel_migrate.analysis.values.origins import Where, of_any, options_added, where
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.main_guard import asks_for_name
@@ -45,9 +45,7 @@ def find_choice(
     if device is not None:
         choice = choice_of(roles, device, distribution.ranks)
     elif given is not None:
-        moved = Where.NOTHING
-        for move in moves:
-            moved |= where(roles, move.module, move.device) if move.device is not None else Where.NOTHING
+        moved = of_any(roles, [(move.module, move.device) for move in moves if move.device is not None])
         choice = Choice(device=_or_cpu(given.variable.name, moved))
     else:
         wish, worker = guard_wish(roles, creation, moves, distribution), distribution.worker
@@ -101,8 +99,7 @@ def _with_inline_wishes(creation: Scope, moves: list[Move], choice: Choice, deci
 
 
 def _wish_of_value(module: Module, value: ast.expr, kind: str | None) -> bool | ast.expr:
-    if isinstance(value, ast.Call) and module.qualified(value.func) == "torch.device" and value.args:
-        value = value.args[0]
+    value = unwrapped(module, value)
     if isinstance(value, ast.IfExp):
         body, orelse = (_wish_of_value(module, part, kind) for part in (value.body, value.orelse))
         return _chosen(simplified(module, value.test, kind), body, orelse)
@@ -197,16 +194,8 @@ def is_gpu_number(roles: Roles, module: Module, node: ast.expr, depth: int = 3) 
         return is_gpu_number(roles, module, bindings[0].value, depth - 1)
     if not isinstance(node, ast.Attribute) or bindings:
         return False
-    options = [call for m, call in roles.project.calls if _adds_option(call, node.attr)]
-    return bool(options) and all(_is_integer(call) for call in options)
-
-
-def _adds_option(call: ast.Call, name: str) -> bool:
-    if not calls_method(call, "add_argument"):
-        return False
-    flags = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-    said = [k.value.value for k in call.keywords if k.arg == "dest" and isinstance(k.value, ast.Constant)]
-    return name in (said or [flag.lstrip("-").replace("-", "_") for flag in flags])
+    options = options_added(roles.project, node.attr)
+    return bool(options) and all(_is_integer(call) for _, call in options)
 
 
 def _is_integer(call: ast.Call) -> bool:
@@ -221,9 +210,7 @@ def choice_of(roles: Roles, definition: DeviceDefinition, ranks: frozenset[Varia
     """The choice that the definition of the device makes."""
     module = definition.module
     values = definition.values
-    meant = Where.NOTHING
-    for value in values:
-        meant |= where(roles, module, value)
+    meant = of_any(roles, [(module, value) for value in values])
     if definition.does_more:
         return Choice(device=definition.variable.name, stays=True)
     picked = [value for value in values if where(roles, module, value) & (Where.NUMBERED | Where.UNKNOWN)]
@@ -242,9 +229,8 @@ def _or_cpu(text: str, meant: Where) -> str:
 
 def device_text(module: Module, value: ast.expr) -> str:
     """`args.device` of `torch.device(args.device)`: the Accelerator takes a device or its name."""
-    if isinstance(value, ast.Call) and module.qualified(value.func) == "torch.device":
-        if len(value.args) == 1 and not value.keywords:
-            value = value.args[0]
+    if isinstance(value, ast.Call) and len(value.args) == 1 and not value.keywords:
+        value = unwrapped(module, value)
     code = module.source.code(value)
     return unparse(value) if "\n" in code else code
 

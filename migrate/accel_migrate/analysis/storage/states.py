@@ -168,11 +168,10 @@ def _listed(graph: CallGraph, module: Module) -> Iterator[tuple[Variable, list[t
 
 def _own_object(target: Definition) -> Variable | None:
     """`self` of a method."""
-    owner, parameters = target.scope.parent, target.node.args.args if isinstance(target.node, Function) else []
-    decorated = {unparse(each) for each in getattr(target.node, "decorator_list", ())}
-    if owner is None or not owner.is_class or not parameters or decorated & {"staticmethod", "classmethod"}:
+    scope, decorated = target.scope, {unparse(each) for each in target.node.decorator_list}
+    if scope.self_name is None or scope.owner_class is not scope.parent or decorated & {"staticmethod", "classmethod"}:
         return None
-    return Variable(target.scope, parameters[0].arg)
+    return Variable(scope, scope.self_name)
 
 
 def _is_asked(module: Module, call: ast.Call, models: Set[Variable]) -> bool:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from accel_migrate.analysis.moves.devices import unwrapped
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.libraries import is_library
@@ -144,8 +145,7 @@ def _gpu_number(module: Module, node: ast.expr) -> str | None:
     bindings = module.bindings_of(node)
     if len(bindings) == 1 and bindings[0].value is not None:
         node = bindings[0].value
-    if isinstance(node, ast.Call) and module.qualified(node.func) == "torch.device" and node.args:
-        node = node.args[0]
+    node = unwrapped(module, node)
     if isinstance(node, ast.Constant):
         if isinstance(node.value, str) and (found := _GPU.fullmatch(node.value)):
             return found.group(1)

@@ -206,11 +206,9 @@ class MadeOf(LossPath):
             for binding in variable.scope.module.bindings(variable):
                 # `nn.NLLLoss(weight)`, `partial(f, weight)`
                 self._binding(variable.scope.module, variable, binding, depth)
-        value = self.roles.value(module, call.func)
-        if value.owner is not None and value.module is not None:
-            forward = self.roles.project.method(Definition(value.module, value.owner), "forward")
-            for each in forward.returned if forward is not None else ():
-                self._visit(forward.module, each, depth + 1)  # type: ignore[union-attr]
+        forward = self.roles.forward_of(module, call.func)
+        for each in forward.returned if forward is not None else ():
+            self._visit(forward.module, each, depth + 1)  # type: ignore[union-attr]
 
     def _read(self, module: Module, node: ast.Name | ast.Attribute, depth: int) -> None:
         super()._read(module, node, depth)

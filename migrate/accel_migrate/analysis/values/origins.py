@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Flag, auto
+from functools import reduce
+from operator import or_
 
 from accel_migrate.analysis.values.entries import entries, fields
 from accel_migrate.analysis.values.roles import Role, Roles, given_by
 from accel_migrate.effects import more_than_an_answer
-from accel_migrate.flow.nodes import calls_method, is_call_of, unparse, walk
-from accel_migrate.flow.program import Definition, default_of
+from accel_migrate.flow.nodes import calls_method, is_call_of, keyword_value, unparse, walk
+from accel_migrate.flow.program import Definition, Program, default_of
 from accel_migrate.flow.scopes import Binding, Function, Module, Variable
 
 _DEPTH = 10
@@ -55,11 +57,13 @@ def where(roles: Roles, module: Module, node: ast.expr, depth: int = 0) -> Where
     if isinstance(node, ast.Name | ast.Attribute):
         return _of_name(roles, module, node, depth)
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        found = Where.NOTHING
-        for home, value in entries(roles, module, node.value, node.slice.value, depth):
-            found |= where(roles, home, value, depth + 1)
-        return found or Where.UNKNOWN
+        return of_any(roles, entries(roles, module, node.value, node.slice.value, depth), depth + 1) or Where.UNKNOWN
     return Where.UNKNOWN
+
+
+def of_any(roles: Roles, values: Iterable[tuple[Module, ast.expr]], depth: int = 0) -> Where:
+    """The devices that one of several expressions may mean."""
+    return reduce(or_, (where(roles, module, value, depth) for module, value in values), Where.NOTHING)
 
 
 def of_constant(value: object) -> Where:
@@ -130,9 +134,7 @@ def _of_call(roles: Roles, module: Module, call: ast.Call, depth: int) -> Where:
         return Where.FOLLOWS  # of a tensor
     if target is None or isinstance(target.node, ast.ClassDef):
         return Where.UNKNOWN
-    found = Where.NOTHING
-    for value in target.returned:
-        found |= where(roles, target.module, value, depth + 1)
+    found = of_any(roles, [(target.module, value) for value in target.returned], depth + 1)
     if _depends_on_caller(target) or _does_more(roles, target):
         return Where.UNKNOWN | found & Where.UNMOVED
     return found or Where.UNKNOWN
@@ -174,16 +176,10 @@ def _of_name(roles: Roles, module: Module, node: ast.Name | ast.Attribute, depth
         return of_variable(roles, variable, depth + 1)
     written = fields(roles, module, node) if isinstance(node, ast.Attribute) else []
     if written or dotted is not None:
-        found = Where.NOTHING
-        for home, value in written:
-            found |= where(roles, home, value, depth + 1)
-        return found or Where.UNKNOWN
+        return of_any(roles, written, depth + 1) or Where.UNKNOWN
     defaults = _defaults_of_option(roles, module, node)
     if defaults:
-        found = Where.UNKNOWN
-        for home, default in defaults:
-            found |= where(roles, home, default, depth + 1)
-        return found
+        return of_any(roles, defaults, depth + 1) | Where.UNKNOWN
     if isinstance(node, ast.Attribute) and node.attr == "device":
         return _of_attribute(roles, module, node, variable, depth)
     return Where.UNKNOWN
@@ -194,16 +190,27 @@ def _defaults_of_option(roles: Roles, module: Module, node: ast.Name | ast.Attri
     if not isinstance(node, ast.Attribute) or module.variable(node) is None:
         return []
     found: list[tuple[Module, ast.expr]] = []
-    for home, call in roles.project.calls:
-        if not calls_method(call, "add_argument"):
-            continue
-        flags = [str(a.value) for a in call.args if isinstance(a, ast.Constant)]
+    for home, call in options_added(roles.project, node.attr):
         said = {keyword.arg: keyword.value for keyword in call.keywords}
-        left_out = flags[:1] and flags[0].startswith("-") and not {"required", "action"} & {*said}
+        flag = call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else ""
+        left_out = str(flag).startswith("-") and not {"required", "action"} & {*said}
         default = said.get("default", ast.Constant(None) if left_out else None)
-        if default is not None and node.attr in [flag.lstrip("-").replace("-", "_") for flag in flags]:
-            found.append((home, default))
+        found += [(home, default)] if default is not None else []
     return found if found and is_options(roles, module.variable(node.value)) else []
+
+
+def options_added(project: Program, name: str) -> list[tuple[Module, ast.Call]]:
+    """The calls that add an option to a parser, by the name of the attribute that it becomes."""
+    added = [(module, call) for module, call in project.calls if calls_method(call, "add_argument")]
+    return [(module, call) for module, call in added if name in _names_of_option(call)]
+
+
+def _names_of_option(call: ast.Call) -> list[object]:
+    said = keyword_value(call, "dest")
+    if isinstance(said, ast.Constant):
+        return [said.value]
+    flags = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    return [flag.lstrip("-").replace("-", "_") for flag in flags]
 
 
 def _of_attribute(roles: Roles, module: Module, node: ast.Attribute, variable: Variable | None, depth: int) -> Where:

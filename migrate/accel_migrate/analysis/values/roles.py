@@ -196,6 +196,13 @@ class Roles:
         found = self.target(module, node) if isinstance(node, ast.Call) else None
         return found if isinstance(found, ClassDefinition) else None
 
+    def forward_of(self, module: Module, called: ast.expr, *names: str) -> Definition | None:
+        """What runs when an object of the project's own is called: its forward, or a method of another of these names."""
+        value = self.value(module, called)
+        owner = Definition(value.module, value.owner) if value.owner is not None and value.module is not None else None
+        found = [self.project.method(owner, name) for name in names or ("forward",)] if owner is not None else []
+        return next((method for method in found if method is not None), None)
+
     def run_by(self, module: Module, call: ast.Call) -> FunctionDefinition | None:
         """The project's function that a call runs; of a class, what initialises its objects."""
         made = self.made(module, call)
