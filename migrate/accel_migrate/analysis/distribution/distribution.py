@@ -146,7 +146,7 @@ def _group_pieces(
             target = node.targets[0]
             if module.qualified(target.value) == "os.environ" and _names_joining([target.slice]):
                 yield Replacement(GROUP, module, node, None, "the launcher says where the processes meet")
-        if isinstance(node, ast.Assign) and _is_gpu_of_rank(ranks, module, node):
+        if _is_gpu_of_rank(ranks, module, node):
             is_text = not isinstance(node.value, ast.Call) or module.qualified(node.value.func) != "torch.device"
             text = f"str({ACCELERATOR}.device)" if is_text else f"{ACCELERATOR}.device"
             yield Replacement(GROUP, module, node.value, text, "the Accelerator chooses the device")
@@ -363,7 +363,6 @@ def _check_helpers(
             continue
         function = module.scope(call).function
         if function in reached and not is_divided(ranks, module, module.statement(call), call.args[0]):
-            assert function is not None
             raise NotMigrated(
                 f"an evaluation adds up over processes in {function.name}(), where the Accelerator has all samples "
                 "already; take that out of the evaluation first",

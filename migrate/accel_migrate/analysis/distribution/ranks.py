@@ -88,7 +88,7 @@ class Ranks:
     def _numbers_of_gpus(self, module: Module) -> Iterator[ast.BinOp]:
         """`rank % torch.cuda.device_count()`: the process by its number on its machine."""
         for node in module.walk(module.tree, ast.BinOp):
-            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+            if isinstance(node.op, ast.Mod):
                 if _counts_gpus(module, node.right) and self.attribute(module, node.left) == "process_index":
                     yield node
 

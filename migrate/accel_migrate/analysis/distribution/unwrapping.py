@@ -137,7 +137,7 @@ def _only_wraps(roles: Roles, wrapping: Wrapping) -> bool:
     """Whether a part is put into a wrapper that nobody looks into: without it only names of weights are others."""
     part = getattr(wrapping.model, "attr", "")
     return wrapping.in_place and not any(
-        isinstance(node, ast.Attribute) and node.attr == "module" and getattr(node.value, "attr", "") == part
+        node.attr == "module" and getattr(node.value, "attr", "") == part
         for module in roles.project.modules
         for node in module.walk(module.tree, ast.Attribute)
     )

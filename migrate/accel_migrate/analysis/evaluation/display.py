@@ -43,10 +43,8 @@ class Shown:
         names = {target.id for s in bound for target in s.targets if isinstance(target, ast.Name)}
         used: set[str] = set()
         for node in self.module.walk(loop.function or self.module.tree, ast.Name):
-            stored = (
-                isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and self.module.parents[node] in bound
-            )
-            if isinstance(node, ast.Name) and not stored and node not in self.nodes:
+            stored = isinstance(node.ctx, ast.Store) and self.module.parents[node] in bound
+            if not stored and node not in self.nodes:
                 used.add(node.id)
         return names - used
 

@@ -36,8 +36,6 @@ def check_after(module: Module, loop: ast.For | ast.AsyncFor, known: Set[str | N
 
 def _is_left_over(module: Module, node: ast.Name, loop: ast.For | ast.AsyncFor, inside: set[ast.AST]) -> bool:
     """Whether a name may hold what a round of the loop bound it to, other than a sum that goes on from before."""
-    variable = module.variable(node)
-    assert variable is not None
     bindings = reaching(module, node)
     if is_set_above(module, node, loop, bindings):
         return False

@@ -103,7 +103,7 @@ class Batches:
     def _looped(self, module: Module, iterated: ast.expr, path: tuple[int, ...], depth: int) -> set[Variable] | None:
         loader = iterated_loader(self.roles, module, iterated)
         if loader is not None:
-            counted = any(isinstance(n, ast.Name) and n.id == "enumerate" for n in module.walk(iterated, ast.Name))
+            counted = any(n.id == "enumerate" for n in module.walk(iterated, ast.Name))
             if counted and path[:1] == (0,):
                 return None  # the counter
             return self._read(module, loader)

@@ -219,7 +219,7 @@ def _is_handed_on(module: Module, function: Function) -> bool:
     """`losses = [penalty]`: a function by its name, for whoever calls it; what a loader calls makes batches."""
     for node in module.walk(module.tree, ast.Name):
         above = module.parents[node]
-        if isinstance(node, ast.Name) and node.id == function.name and isinstance(node.ctx, ast.Load):
+        if node.id == function.name and isinstance(node.ctx, ast.Load):
             if not (isinstance(above, ast.Call) and above.func is node) and getattr(above, "arg", "") != "collate_fn":
                 return True
     return False

@@ -119,8 +119,7 @@ def _is_empty_loss(module: Module, value: ast.Call) -> bool:
 def _makes_tensors(graph: CallGraph, module: Module) -> bool:
     """`torch.cuda.FloatTensor if cuda else torch.FloatTensor`."""
     return any(
-        isinstance(node, ast.Attribute)
-        and node.attr.endswith("Tensor")
+        node.attr.endswith("Tensor")
         and module.full_name(node).startswith("torch.cuda.")
         and _asks_for_cuda(graph, module, node)
         for node in module.walk(module.tree, ast.Attribute)

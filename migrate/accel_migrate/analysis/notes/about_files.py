@@ -69,16 +69,13 @@ def _is_elif(module: Module, statement: ast.If) -> bool:
     return isinstance(above, ast.If) and above.orelse == [statement]
 
 
-def _reads(module: Module, node: ast.AST) -> bool:
-    if not isinstance(node, ast.Call):
-        return False
+def _reads(module: Module, node: ast.Call) -> bool:
     opens = is_call_of(node, "open") and not writes(module, node)
     return opens or called_name(node) in ASKING or module.qualified(node.func) in READERS
 
 
-def _is_harmless(module: Module, around: ast.stmt, node: ast.AST) -> bool:
+def _is_harmless(module: Module, around: ast.stmt, node: ast.Call) -> bool:
     """Whether a call only deals with files, or with what is made inside of the statement."""
-    assert isinstance(node, ast.Call)
     if makes_folder(module, node):
         return False  # of which another rule speaks
     dotted = module.qualified(node.func)

@@ -56,7 +56,7 @@ def is_settled(script: Script, training: Training) -> bool:
         for node in module.walk(module.tree, ast.If):
             function = module.scope(node).function
             runs = function is None or function.name in called or function.name in ("__init__", "forward", "train")
-            if isinstance(node, ast.If) and runs and "BatchNorm" in unparse(node.test):
+            if runs and "BatchNorm" in unparse(node.test):
                 calls = [c.func for s in node.body for c in module.walk(s, ast.Call)]
                 if any(isinstance(function, ast.Attribute) and function.attr == "eval" for function in calls):
                     return True

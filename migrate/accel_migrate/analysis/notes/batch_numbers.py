@@ -28,7 +28,6 @@ def batch_numbers(script: Script, training: Training) -> list[tuple[Module, ast.
     for module, around in _regions(training):
         counters, lists = _counters(module, around), _filled(module, around)
         for node in module.walk(around, ast.Name, ast.Attribute) if counters or lists else ():
-            assert isinstance(node, ast.expr)
             variable, parent = module.variable(node), module.parents[node]
             read = parent if variable in lists and isinstance(parent, ast.Call) and is_length(parent) else node
             if variable in counters or read is not node:

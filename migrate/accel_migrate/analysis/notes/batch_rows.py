@@ -28,7 +28,6 @@ def counted_on(script: Script, training: Training) -> list[tuple[Module, ast.exp
     found: list[tuple[Module, ast.expr]] = []
     for module, around in _steps(script, training):
         for node in module.walk(around, ast.Name, ast.Attribute, ast.Constant):
-            assert isinstance(node, ast.expr)
             if isinstance(node, ast.Constant):
                 counts = type(node.value) is int and node.value in numbers and _is_of_rows(module, node)
             else:

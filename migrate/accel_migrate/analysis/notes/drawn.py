@@ -239,7 +239,6 @@ def evaluation_draws(script: Script, training: Training, loop: LoaderLoop) -> bo
     run = [(module, call) for call in module.walk(loop.statement, ast.Call)]
     run += [(owner, call) for owner, call in script.project.calls if owner.scope(call).function in reached]
     for owner, call in run:
-        assert isinstance(call, ast.Call)
         if _library(owner, call) is not None or is_unseen(script.project, owner, call.func):
             return True
     inner = {drawn.what for drawn in _in_models(script, training)}

@@ -197,7 +197,6 @@ class EarlyUses:
             return not in_place or _is_copied(module, parent)
         if isinstance(parent, ast.Call | ast.keyword):
             call = parent if isinstance(parent, ast.Call) else module.parents[parent]
-            assert isinstance(call, ast.Call | ast.ClassDef)
             return isinstance(call, ast.Call) and not self._only_looks(module, call)
         if isinstance(parent, ast.Assign | ast.AnnAssign):
             targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]

@@ -180,7 +180,7 @@ class ReachFinder:
             for _, value in graph.handed(Variable(taken.module.functions[inner], taken.device))
         }
         return any(
-            isinstance(node, ast.Name) and node.id == device and node not in self.gone and node not in handed
+            node.id == device and node not in self.gone and node not in handed
             for statement in (function.body if function is not None else ())
             for node in module.walk(statement, ast.Name)
         )

@@ -31,7 +31,6 @@ def own_part(roles: Roles, graph: CallGraph, module: Module, name: ast.expr) -> 
             variable = owner.variable(part) if isinstance(part, ast.Name | ast.Attribute) else None
             for binding in owner.bindings(variable):
                 if binding.kind == "parameter":
-                    assert variable is not None
                     pending += graph.handed(variable)
                 elif (
                     binding.kind == "assign"

@@ -84,7 +84,6 @@ def counts_on_prefix(module: Module) -> Iterator[ast.expr]:
             case _:
                 continue
         if found:
-            assert isinstance(node, ast.expr)
             yield node
 
 

@@ -117,7 +117,7 @@ def _readers(modules: list[Module]) -> dict[str, set[ast.AST | None]]:
     found: dict[str, set[ast.AST | None]] = {}
     for module in modules:
         for node in module.walk(module.tree, ast.Attribute):
-            if not (isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)) or is_only_copied(module, node):
+            if not isinstance(node.ctx, ast.Load) or is_only_copied(module, node):
                 continue
             if getattr(module.parents[node], "attr", "") in _COMPUTES_NOTHING:
                 continue
@@ -239,8 +239,7 @@ def _is_fixed(call: ast.Call) -> bool:
 def freezes(roles: Roles, model: Variable) -> bool:
     """Whether a file that runs with a model takes parameters out of training, perhaps those that are asked about."""
     return any(
-        isinstance(node, ast.Attribute)
-        and (node.attr == "requires_grad_" or (node.attr == "requires_grad" and isinstance(node.ctx, ast.Store)))
+        (node.attr == "requires_grad_" or (node.attr == "requires_grad" and isinstance(node.ctx, ast.Store)))
         for module in loaded_with(roles.project, model.scope.module)
         for node in module.walk(module.tree, ast.Attribute)
     )

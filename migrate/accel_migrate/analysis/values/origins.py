@@ -248,9 +248,7 @@ def _is_registered(roles: Roles, variable: Variable) -> bool:
         and variable.name.count(".") == 1
         and not module.bindings(variable)
         and roles.project.is_torch_module(Definition(module, owner.node))  # type: ignore[arg-type]
-        and any(
-            isinstance(n, ast.Attribute) and n.attr == "register_buffer" for n in module.walk(owner.node, ast.Attribute)
-        )
+        and any(n.attr == "register_buffer" for n in module.walk(owner.node, ast.Attribute))
     )
 
 

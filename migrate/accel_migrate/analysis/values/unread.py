@@ -32,7 +32,6 @@ def unread_batches(roles: Roles, graph: CallGraph, backwards: Iterable[Backward]
     trains = {backward.function for backward in backwards if backward.function is not None}
     for module in roles.project.modules:
         for loop in module.walk(module.tree, ast.For, ast.AsyncFor):
-            assert isinstance(loop, ast.For | ast.AsyncFor)
             if any(c in ends for c in module.walk(loop, ast.Call)) or graph.reached_from(loop, roles, module) & trains:
                 if _is_unread(roles, graph, module, loop.iter):
                     return _gone_through(module, loop.iter)
