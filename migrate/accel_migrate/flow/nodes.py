@@ -162,6 +162,21 @@ def is_text(statement: ast.AST) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
+# The parts of each kind of expression whose values its own is made of, or holds.
+_HOLDS: dict[type[ast.expr], tuple[str, ...]] = {
+    ast.BinOp: ("left", "right"), ast.BoolOp: ("values",), ast.UnaryOp: ("operand",), ast.IfExp: ("body", "orelse"),
+    ast.Subscript: ("value",), ast.Starred: ("value",), ast.NamedExpr: ("value",), ast.Await: ("value",),
+    ast.List: ("elts",), ast.Tuple: ("elts",), ast.Set: ("elts",), ast.Dict: ("values",), ast.DictComp: ("value",),
+    ast.ListComp: ("elt",), ast.SetComp: ("elt",), ast.GeneratorExp: ("elt",),
+}  # fmt: skip
+
+
+def parts_of_value(node: ast.expr) -> list[ast.expr]:
+    """The expressions whose values an expression is made of, or holds: not what a call gives, nor what is only asked."""
+    parts = [getattr(node, name) for name in _HOLDS.get(type(node), ())]
+    return [each for part in parts for each in (part if isinstance(part, list) else [part])]
+
+
 def conjuncts(test: ast.expr) -> list[ast.expr]:
     """The conditions that must all hold: those of an `and`, or the one."""
     return test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]

@@ -14,7 +14,7 @@ from accel_migrate.analysis.distribution.ranks import MAIN_NAME, environment_rea
 from accel_migrate.analysis.values.imported import importers_of
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles, arguments_of
-from accel_migrate.flow.nodes import called_name, conjuncts, positional_parameters, unparse
+from accel_migrate.flow.nodes import called_name, conjuncts, parts_of_value, positional_parameters, unparse
 from accel_migrate.flow.scopes import Binding, Function, Module, Variable
 from accel_migrate.flow.sequence import may_follow
 
@@ -71,14 +71,8 @@ class RankFlow:
                 return self.depends(module, node.test) or any(
                     self.depends(module, part, by_choice) for part in (node.body, node.orelse)
                 )
-            case ast.BoolOp():
-                return any(self.depends(module, part, by_choice) for part in node.values)
-            case ast.BinOp():
-                return any(self.depends(module, part, by_choice) for part in (node.left, node.right))
-            case ast.UnaryOp():
-                return self.depends(module, node.operand, by_choice)
-            case ast.NamedExpr():
-                return self.depends(module, node.value, by_choice)
+            case ast.BoolOp() | ast.BinOp() | ast.UnaryOp() | ast.NamedExpr():
+                return any(self.depends(module, part, by_choice) for part in parts_of_value(node))
             case ast.Subscript():
                 return (node in self._reads and not by_choice) or any(
                     self.depends(module, part, by_choice) for part in (node.value, node.slice)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from accel_migrate.analysis.values.loops import LoaderLoop
-from accel_migrate.flow.nodes import called_name, picked, unparse
+from accel_migrate.flow.nodes import called_name, parts_of_value, picked, unparse
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.torch_api import itself
 
@@ -43,14 +43,7 @@ def _kind_of(value: ast.expr, entry: bool) -> type | None:
             return list
         return float if name in _ARRAYS else None
     if entry and isinstance(value, ast.Dict | ast.List | ast.ListComp):
-        inner = (
-            value.values
-            if isinstance(value, ast.Dict)
-            else [value.elt]
-            if isinstance(value, ast.ListComp)
-            else value.elts
-        )
-        kinds = {_kind_of(one, False) for one in inner}
+        kinds = {_kind_of(one, False) for one in parts_of_value(value)}
         return kinds.pop() if len(kinds) == 1 else None
     if entry and isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult):  # `[0.0] * classes`
         return _kind_of(value.left, True)

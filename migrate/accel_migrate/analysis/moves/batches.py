@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from accel_migrate.analysis.values.loops import CallGraph, iterated_loader
 from accel_migrate.analysis.values.roles import Roles
-from accel_migrate.flow.nodes import calls_method, is_call_of
+from accel_migrate.flow.nodes import calls_method, is_call_of, parts_of_value
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.tensor_types import is_cpu_type
@@ -53,13 +53,10 @@ class Batches:
             return self.loaders(module, node.value, depth + 1)
         if isinstance(node, ast.Call):
             return self._call(module, node, depth)
-        if isinstance(node, ast.Tuple | ast.List):
-            return _all(self.loaders(module, item, depth + 1) for item in node.elts)
-        if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.DictComp) and len(node.generators) == 1:
-            part = node.value if isinstance(node, ast.DictComp) else node.elt
-            return self.loaders(module, part, depth + 1)
-        if isinstance(node, ast.IfExp):
-            return _all((self.loaders(module, node.body, depth + 1), self.loaders(module, node.orelse, depth + 1)))
+        if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.DictComp) and len(node.generators) > 1:
+            return None
+        if isinstance(node, ast.Tuple | ast.List | ast.ListComp | ast.GeneratorExp | ast.DictComp | ast.IfExp):
+            return _all(self.loaders(module, part, depth + 1) for part in parts_of_value(node))
         return None
 
     def _call(self, module: Module, node: ast.Call, depth: int) -> set[Variable] | None:

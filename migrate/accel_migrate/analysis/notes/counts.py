@@ -16,7 +16,7 @@ from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.numbers import Numbers, numbers_of_data
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import all_arguments, calls_method
+from accel_migrate.flow.nodes import all_arguments, calls_method, parts_of_value
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Module, Variable
 
@@ -49,10 +49,8 @@ class Counts:
             return Counted.UNKNOWN
         if isinstance(node, ast.Constant):
             return Counted.UNKNOWN if node.value in self.numbers.values else Counted.SHARE
-        if isinstance(node, ast.BinOp):
-            return self._either(self.counted(module, part, depth + 1) for part in (node.left, node.right))
-        if isinstance(node, ast.UnaryOp):
-            return self.counted(module, node.operand, depth + 1)
+        if isinstance(node, ast.BinOp | ast.UnaryOp):
+            return self._either(self.counted(module, part, depth + 1) for part in parts_of_value(node))
         if is_length(node):
             return self._length(module, node.args[0])  # type: ignore[attr-defined]
         if isinstance(node, ast.Call):
@@ -129,17 +127,9 @@ class Counts:
         sized = node.value.func if isinstance(node.value, ast.Call) else node.value  # `x.shape[0]`, `x.size()[0]`
         if isinstance(sized, ast.Attribute) and sized.attr in ("shape", "size"):
             return Counted.SHARE
-        values = [b.value for b in module.bindings_of(node.value)]
-        for value in values:
-            made = (
-                [value.value]
-                if isinstance(value, ast.DictComp)
-                else value.values
-                if isinstance(value, ast.Dict)
-                else []
-            )
-            if any(is_length(part) for part in made):
-                return Counted.ALL
+        kept = [b.value for b in module.bindings_of(node.value) if isinstance(b.value, ast.Dict | ast.DictComp)]
+        if any(is_length(part) for value in kept for part in parts_of_value(value)):
+            return Counted.ALL
         return Counted.UNKNOWN
 
     def _variable(self, module: Module, node: ast.expr, depth: int) -> Counted:

@@ -32,7 +32,7 @@ from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.analysis.values.unread import Unseen
-from accel_migrate.flow.nodes import all_arguments, calls_method, is_call_of, is_none, unparse, walk
+from accel_migrate.flow.nodes import all_arguments, calls_method, is_call_of, is_none, parts_of_value, unparse, walk
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Definition, default_of
 from accel_migrate.flow.reaching import reaching
@@ -134,10 +134,16 @@ class _Search:
                 return self._read(module, node, index)
             case ast.Tuple(elts=parts) if index < len(parts):
                 return self.kind(module, parts[index])
-            case ast.List(elts=parts) | ast.Set(elts=parts) | ast.Dict(values=parts) | ast.BoolOp(values=parts):
-                return worst(self.kind(module, part) for part in parts)
-            case ast.ListComp(elt=inner) | ast.GeneratorExp(elt=inner) | ast.DictComp(value=inner):
-                return self.kind(module, inner)
+            case (
+                ast.List()
+                | ast.Set()
+                | ast.Dict()
+                | ast.BoolOp()
+                | ast.ListComp()
+                | ast.GeneratorExp()
+                | ast.DictComp()
+            ):
+                return worst(self.kind(module, part) for part in parts_of_value(node))
             case ast.Subscript(value=inner, slice=key):
                 index = key.value if isinstance(key, ast.Constant) and isinstance(key.value, int) else 0
                 found = self.kind(module, inner, index)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from accel_migrate.flow.nodes import is_none, walk
+from accel_migrate.flow.nodes import is_none, parts_of_value, walk
 
 WORST = ("sum", "uneven", "weighted", "unknown", "unseen", "mean", "rows", "free")
 _WEIGHS = {"CrossEntropyLoss": 0, "NLLLoss": 0, "cross_entropy": 2, "nll_loss": 2}  # where `weight` stands
@@ -55,13 +55,9 @@ def either(found: list[Reduced]) -> Reduced:
 
 def parts_of(value: ast.expr) -> list[ast.expr]:
     """What a value may be, of those that are chosen from or kept together."""
-    match value:
-        case ast.Subscript(value=ast.Dict(values=parts) | ast.List(elts=parts)):
-            return parts
-        case ast.Dict(values=parts) | ast.List(elts=parts) | ast.Tuple(elts=parts):
-            return parts
-        case ast.IfExp(body=body, orelse=orelse):
-            return [body, orelse]
+    kept = value.value if isinstance(value, ast.Subscript) and isinstance(value.value, ast.Dict | ast.List) else value
+    if isinstance(kept, ast.Dict | ast.List | ast.Tuple | ast.IfExp):
+        return parts_of_value(kept)
     return [value]
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import parts_of_value, unparse, walk
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.reaching import reaching
@@ -215,19 +215,9 @@ class _Values:
             case ast.Call():
                 given = [*_called(module, node)[1], *[keyword.value for keyword in node.keywords]]
                 return any(self.has_samples(module, each) for each in given)
-            case ast.BinOp():
-                return self.has_samples(module, node.left) or self.has_samples(module, node.right)
-            case ast.UnaryOp(operand=inner) | ast.Subscript(value=inner) | ast.Starred(value=inner):
-                return self.has_samples(module, inner)
-            case ast.ListComp(elt=inner) | ast.GeneratorExp(elt=inner) | ast.NamedExpr(value=inner):
-                return self.has_samples(module, inner)
             case ast.Compare(left=inner):
                 return self.has_samples(module, inner)
-            case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Dict(values=parts):
-                return any(self.has_samples(module, part) for part in parts)
-            case ast.IfExp():
-                return self.has_samples(module, node.body) or self.has_samples(module, node.orelse)
-        return False
+        return any(self.has_samples(module, part) for part in parts_of_value(node))
 
     def _is_input(self, module: Module, node: ast.Name) -> bool:
         """Whether a name is what the forward of a module of torch is called with."""

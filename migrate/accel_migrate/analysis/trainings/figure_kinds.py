@@ -9,7 +9,7 @@ import ast
 
 from accel_migrate.analysis.processes.local import Locality
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import called_name, calls_method, is_call_of, picked
+from accel_migrate.flow.nodes import called_name, calls_method, is_call_of, parts_of_value, picked
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Module, Variable
 
@@ -80,16 +80,14 @@ class FigureKinds:
             return False
         node = picked(node, path)
         match node:
-            case ast.UnaryOp():
-                return self.is_of_loss(module, node.operand, or_mean, depth + 1)
             case ast.BinOp():
                 if or_mean and isinstance(node.op, ast.Div):
                     return True
                 own = [part for part in (node.left, node.right) if self.local.is_local(module, part)]
                 made = [self.is_of_loss(module, part, or_mean, depth + 1) for part in own]
                 return any(made) if or_mean else bool(made) and all(made)
-            case ast.GeneratorExp() | ast.ListComp():
-                return self.is_of_loss(module, node.elt, or_mean, depth + 1)
+            case ast.UnaryOp() | ast.GeneratorExp() | ast.ListComp():
+                return self.is_of_loss(module, parts_of_value(node)[0], or_mean, depth + 1)
             case ast.Call():
                 return self._call_of_loss(module, node, or_mean, depth, path)
         variable = module.variable(node)
@@ -125,8 +123,8 @@ class FigureKinds:
         """Whether a figure is known to be a number of Python's and not a tensor."""
         if depth > 8 or not self.local.is_local(module, node):
             return depth <= 8 and not self.holds_tensor(module, node)
-        if isinstance(node, ast.BinOp):
-            return all(self.is_plain(module, part, depth + 1) for part in (node.left, node.right))
+        if isinstance(node, ast.BinOp | ast.Tuple):
+            return all(self.is_plain(module, part, depth + 1) for part in parts_of_value(node))
         if isinstance(node, ast.Call):
             if called_name(node) in _PYTHONS:
                 return True
@@ -136,8 +134,6 @@ class FigureKinds:
             return is_call_of(node, "sum", "max", "min") and all(
                 self.is_plain(module, part, depth + 1) for part in node.args
             )
-        if isinstance(node, ast.Tuple):
-            return all(self.is_plain(module, part, depth + 1) for part in node.elts)
         if not isinstance(node, ast.Name):
             return False
         for binding in reaching(module, node):

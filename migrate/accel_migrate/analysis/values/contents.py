@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.values.loops import CallGraph
-from accel_migrate.flow.nodes import all_arguments, is_call_of
+from accel_migrate.flow.nodes import all_arguments, is_call_of, parts_of_value
 from accel_migrate.flow.scopes import Module, Variable
 
 Place = tuple[Module, ast.expr]
@@ -22,20 +22,13 @@ def contents(graph: CallGraph, module: Module, node: ast.expr) -> Iterator[Place
         seen.add(part)
         yield owner, part
         pending += _inside(owner, part)
-        variable = owner.variable(part) if isinstance(part, ast.Name | ast.Attribute) else None
-        if variable is not None:
+        if (variable := owner.variable(part)) is not None:
             pending += _bound(graph, owner, variable)
 
 
 def _inside(module: Module, node: ast.expr) -> list[Place]:
-    if isinstance(node, ast.Dict):
-        return [(module, value) for value in node.values]
-    if isinstance(node, ast.Tuple | ast.List):
-        return [(module, value) for value in node.elts]
-    if isinstance(node, ast.ListComp | ast.DictComp):
-        return [(module, node.value if isinstance(node, ast.DictComp) else node.elt)]
-    if isinstance(node, ast.IfExp):
-        return [(module, node.body), (module, node.orelse)]
+    if isinstance(node, ast.Dict | ast.Tuple | ast.List | ast.ListComp | ast.DictComp | ast.IfExp):
+        return [(module, part) for part in parts_of_value(node)]
     if is_call_of(node, "dict"):
         return [(module, value) for value in all_arguments(node)]
     return []
