@@ -35,10 +35,8 @@ def _inside(module: Module, node: ast.expr) -> list[Place]:
 
 
 def _bound(graph: CallGraph, module: Module, variable: Variable) -> list[Place]:
-    found: list[Place] = []
-    for binding in module.bindings(variable):
-        if binding.kind == "assign" and binding.value is not None and not binding.path:
-            found.append((module, binding.value))
-        elif binding.kind == "parameter":
-            found += graph.handed(variable)
-    return [*found, *[(module, value) for value in module.items_set.get(variable, ())]]  # `state["model"] = model`
+    own = [b for b in module.bindings(variable) if b.kind == "parameter" or (b.kind == "assign" and not b.path)]
+    return [
+        *graph.bound_to(variable, own),
+        *[(module, value) for value in module.items_set.get(variable, ())],
+    ]  # `state["model"] = model`

@@ -12,7 +12,7 @@ from accel_migrate.analysis.values.roles import Role, Roles, Sites, given_by, is
 from accel_migrate.flow.nodes import called_name, calls_method, is_call_of, unparse
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.reaching import reaching
-from accel_migrate.flow.scopes import Function, Module, Scope, Variable
+from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +68,17 @@ class CallGraph:
     def handed(self, parameter: Variable | None) -> list[tuple[Module, ast.expr]]:
         """What callers hand over for a parameter, each with its file."""
         return [(caller, argument) for caller, _, argument in self.given(parameter) if argument is not None]
+
+    def bound_to(
+        self, variable: Variable, bindings: Iterable[Binding] | None = None
+    ) -> Iterator[tuple[Module, ast.expr]]:
+        """What a variable, or some bindings of it, may hold, each with its file; of a parameter, what callers hand over."""
+        module = variable.scope.module
+        for binding in module.bindings(variable) if bindings is None else bindings:
+            if binding.kind == "parameter":
+                yield from self.handed(variable)
+            elif binding.value is not None:
+                yield module, binding.value
 
     def as_seen_from(self, others: list[Scope]) -> CallGraph:
         """The calls without those that other entries make."""

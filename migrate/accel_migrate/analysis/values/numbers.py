@@ -70,7 +70,7 @@ def data_of(roles: Roles, graph: CallGraph, module: Module, loader: ast.Call) ->
             for variable in (owner.variable(part), roles.project.imported_variable(owner, dotted) if dotted else None):
                 if variable is not None and variable not in seen:
                     seen.add(variable)
-                    pending += _bound(graph, variable.scope.module, variable)
+                    pending += graph.bound_to(variable)
     return pending
 
 
@@ -81,15 +81,6 @@ def _field(roles: Roles, module: Module, made: ast.AST, name: str) -> list[tuple
         return []
     bindings = target.module.bindings(Variable(target.module.classes[target.node], f"self.{name}"))
     return [(target.module, each.value) for each in bindings if each.value is not None]
-
-
-def _bound(graph: CallGraph, module: Module, variable: Variable) -> Iterator[tuple[Module, ast.AST]]:
-    """What a variable is bound to, or gets from its callers."""
-    for binding in module.bindings(variable):
-        if binding.kind == "parameter":
-            yield from graph.handed(variable)
-        elif binding.value is not None:
-            yield variable.scope.module, binding.value
 
 
 def _counts(module: Module, node: ast.expr) -> Iterator[ast.expr]:

@@ -52,10 +52,8 @@ def _is_unread(roles: Roles, graph: CallGraph, module: Module, node: ast.expr) -
         if is_unseen(roles.project, owner, part):
             return True
         if variable is not None and len(pending) < _MOST:
-            pending += [
-                (owner, b.value) for b in owner.bindings(variable) if b.kind == "assign" and b.value is not None
-            ]
-            pending += graph.handed(variable)
+            bound = [b for b in owner.bindings(variable) if b.kind in ("assign", "parameter")]
+            pending += graph.bound_to(variable, bound)
     return False
 
 
