@@ -227,6 +227,15 @@ class Module:
             node = self.parents[node]
             yield node
 
+    def branches(self, node: ast.AST, beyond: bool = False) -> Iterator[tuple[ast.If | ast.IfExp, bool]]:
+        """Each choice around a node in its function, or also beyond it, inmost first, and whether the node is where it holds."""
+        for parent in self.ancestors(node):
+            if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and not beyond:
+                return
+            if isinstance(parent, ast.If | ast.IfExp) and node is not parent.test:
+                yield parent, node is parent.body or (isinstance(parent.body, list) and node in parent.body)
+            node = parent
+
     def returned(self, function: ast.AST) -> list[ast.expr]:
         """The values that a function returns itself, and not one that is defined in it."""
         found = [node for node in self.walk(function, ast.Return) if self.scope(node).function is function]

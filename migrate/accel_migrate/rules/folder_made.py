@@ -130,14 +130,9 @@ def _asked_for(context: Context, call: ast.Call) -> bool | None:
 
     None where nothing asks. Processes ask at different times, so that none may wait for another under the question.
     """
-    module = context.module
-    inner: ast.AST = call
-    for parent in module.ancestors(call):
-        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
-            return None
-        if isinstance(parent, ast.If) and inner is not parent.test and _asks(parent.test):
-            return (inner in parent.body) == _is_negated(parent.test)
-        inner = parent
+    for choice, holds in context.module.branches(call):
+        if isinstance(choice, ast.If) and _asks(choice.test):
+            return holds == _is_negated(choice.test)
     return None
 
 

@@ -132,15 +132,7 @@ class Distribution:
 
     def runs_on_main_only(self, module: Module, node: ast.AST) -> bool:
         """Whether a node stands in the body of a main-process guard, or in that branch of a choice."""
-        inner = node
-        for parent in module.ancestors(node):
-            if parent in self.main_only:
-                if isinstance(parent, ast.IfExp) and parent.body is inner:
-                    return True
-                if isinstance(parent, ast.If) and inner in parent.body:
-                    return True
-            inner = parent
-        return False
+        return any(holds and choice in self.main_only for choice, holds in module.branches(node, beyond=True))
 
 
 def _takes_out(node: ast.AST) -> bool:

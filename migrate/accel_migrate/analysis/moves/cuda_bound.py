@@ -128,18 +128,7 @@ def _makes_tensors(graph: CallGraph, module: Module) -> bool:
 
 def _asks_for_cuda(graph: CallGraph, module: Module, node: ast.expr) -> bool:
     """Whether the machine is asked for CUDA on the way to a node, in its function."""
-    inner: ast.AST = node
-    for parent in module.ancestors(node):
-        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module):
-            return False
-        if (
-            isinstance(parent, ast.If | ast.IfExp)
-            and inner is not parent.test
-            and _is_about_cuda(graph, module, parent.test)
-        ):
-            return True
-        inner = parent
-    return False
+    return any(_is_about_cuda(graph, module, choice.test) for choice, _ in module.branches(node))
 
 
 def _is_about_cuda(graph: CallGraph, module: Module, test: ast.expr, depth: int = 0) -> bool:

@@ -278,14 +278,10 @@ class Seeding:
 
     def _may_run(self, module: Module, call: ast.Call) -> bool:
         """Whether no condition above a call is settled the other way by what every caller gives, or by a default."""
-        inner: ast.AST = call
-        for parent in module.ancestors(call):
-            if isinstance(parent, ast.If) and inner is not parent.test:
-                holds = settled(self.graph, module, parent.test)
-                if holds is not None and holds != any(inner is statement for statement in parent.body):
-                    return False
-            inner = parent
-        return True
+        return not any(
+            settled(self.graph, module, choice.test) is (not holds)
+            for choice, holds in module.branches(call, beyond=True)
+        )
 
     def _seeds(self, library: str) -> list[tuple[Module, ast.Call]]:
         """The calls that seed a library."""

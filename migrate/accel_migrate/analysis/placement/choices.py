@@ -316,18 +316,11 @@ def _is_asked_in(scope: Scope, own: Scope, guard: bool | ast.expr) -> bool:
 
 def _guard(module: Module, call: ast.expr) -> bool | ast.expr:
     """The condition under which `.cuda()` is called on a machine with CUDA: `args.cuda`, and true where it has no condition."""
-    inner: ast.AST = call
-    for parent in module.ancestors(call):
-        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module):
-            break
-        if isinstance(parent, ast.If | ast.IfExp):
-            body = parent.body if isinstance(parent.body, list) else [parent.body]
-            test = simplified(module, parent.test, "cuda")
-            ways = (parent.body, parent.orelse) if isinstance(parent, ast.If) else ()
-            one_way = any(ends(way) and inner not in way for way in ways)
-            if inner is not parent.test and not isinstance(test, bool) and not one_way:
-                return test if any(inner is part for part in body) else negated(test)
-        inner = parent
+    for choice, holds in module.branches(call):
+        test = simplified(module, choice.test, "cuda")
+        one_way = isinstance(choice, ast.If) and ends(choice.orelse if holds else choice.body)
+        if not isinstance(test, bool) and not one_way:
+            return test if holds else negated(test)
     return True
 
 

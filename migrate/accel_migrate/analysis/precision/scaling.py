@@ -127,16 +127,8 @@ def scaling_conditions(scaling: Scaling, backwards: list[Backward]) -> tuple[Tes
 
 
 def guards(module: Module, node: ast.AST) -> list[ast.expr]:
-    """The tests that hold where a node runs, by the `if`s around it in its function."""
-    found: list[ast.expr] = []
-    for outer in module.ancestors(node):
-        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            break
-        if isinstance(outer, ast.If):
-            found += [outer.test] if node in outer.body else []
-            found += [opposite(outer.test)] if node in outer.orelse else []
-        node = outer
-    return found
+    """The tests that hold where a node runs, by what chooses around it in its function."""
+    return [choice.test if holds else opposite(choice.test) for choice, holds in module.branches(node)]
 
 
 class _Uses:
