@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.correlated import is_bound_under_its_condition
 from accel_migrate.check.deferred import deferred_reads, lost_on_import
+from accel_migrate.check.evidence import is_accelerator
 from accel_migrate.check.pair import Pair
 from accel_migrate.flow.cfg import graph_of
 from accel_migrate.flow.definitions import BUILTINS, Read
@@ -17,6 +18,7 @@ from accel_migrate.flow.sequence import comes_first
 from accel_migrate.flow.version import Version
 
 CODE = "AM950"
+_COMPILED = ("torch.jit.script", "torch.jit.script_method", "torch.jit.export")
 
 
 def find(project: Project) -> Iterator[Violation]:
@@ -27,6 +29,7 @@ def find(project: Project) -> Iterator[Violation]:
         yield from _made_again(file)
         yield from _set_too_late(file)
     yield from _gone_from_a_file(project)
+    yield from _compiled(project)
     for file, name, function in lost_on_import(project):
         message = f"{function}() reads `{name}`, which is bound only when {file.path.name} is run as a script"
         yield Violation(CODE, file.path, 1, message)
@@ -165,6 +168,21 @@ def _gone_from_a_file(project: Project) -> Iterator[Violation]:
                 if origin and node.attr in origin[1] and _is_module(file.after, node.value.id):
                     message = f"`{node.value.id}.{node.attr}` is read, and {origin[0].path.name} no longer binds it"
                     yield Violation(CODE, file.path, node.lineno, message)
+
+
+def _compiled(project: Project) -> Iterator[Violation]:
+    """The Accelerator in what TorchScript compiles, where no object of Python is bound."""
+    calls = [(file.after.module, call) for file in project.files for call in file.after.module.calls]
+    layers = any(module.qualified(call.func) == "torch.jit.script" for module, call in calls)
+    for file in project.changed:
+        module = file.after.module
+        for function, scope in module.functions.items():
+            marked = any(module.qualified(each) in _COMPILED for each in getattr(function, "decorator_list", ()))
+            forward = layers and scope.owner_class is not None and getattr(function, "name", "") == "forward"
+            if (marked or forward) and file.is_new(scope):
+                for node in (each for each in walk(function) if is_accelerator(each)):
+                    message = "TorchScript, which compiles this, cannot read the Accelerator,"
+                    yield Violation(CODE, file.path, node.lineno, f"{message} in `{file.after.code(node)}`")  # type: ignore[attr-defined]
 
 
 def _lost(file: Pair) -> set[str]:

@@ -134,3 +134,17 @@ def test_an_accelerator_that_a_method_keeps_is_not_there_while_the_object_is_mad
     assert not said("AM950", before, after)
     assert said("AM950", before, after.replace("= net\n", "= net.to(self.accelerator.device)\n"))
     assert said("AM950", before, after.replace("def up(self): ...", "def up(self):\n        self.accelerator.print(1)"))
+
+
+def test_the_accelerator_in_what_torchscript_compiles() -> None:
+    net = (
+        "import torch\nfrom torch import jit, nn\naccelerator = Accelerator()\n\nclass Net({base}):\n    {mark}\n"
+        "    def forward(self, x):\n        return x + torch.zeros(3){move}\n\n{after}"
+    )
+    by_hand = {"base": "jit.ScriptModule", "mark": "@jit.script_method", "after": ""}
+    whole = {"base": "nn.Module", "mark": "training: bool", "after": "net = torch.jit.script(Net())\n"}
+    plain = {"base": "nn.Module", "mark": "training: bool", "after": "net = Net()\n"}
+    for parts, found in ((by_hand, True), (whole, True), (plain, False)):
+        before = net.format(move=".cuda()", **parts).replace("accelerator = Accelerator()", "count = 1")
+        after = MADE + net.format(move=".to(accelerator.device)", **parts)
+        assert bool(said("AM950", before, after)) is found
