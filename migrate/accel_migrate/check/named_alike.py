@@ -17,7 +17,7 @@ from accel_migrate.check.evidence import Side
 from accel_migrate.check.seeds import Seeds
 from accel_migrate.check.stores import Stores
 from accel_migrate.flow.cfg import Decision
-from accel_migrate.flow.file_calls import LISTING
+from accel_migrate.flow.file_calls import LISTING, sought
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.own_values import OWN, TELLING_TIME
 from accel_migrate.flow.scopes import Module
@@ -56,6 +56,10 @@ def _by(own: str) -> str:
     return f"that each process makes for itself, by {own}" if own else ""
 
 
+def _found(asks: ast.Call) -> str:
+    return f"what it finds in a folder (`{unparse(asks)[:40]}`)"
+
+
 def _unseen(source: ast.expr) -> str:
     text = unparse(source)[:40]
     return f"that may differ from process to process: it comes from `{text}`, which is not visible to the analysis"
@@ -77,6 +81,10 @@ class _Made(Divergence):
         if dotted is not None and file.binder(name.id, file.scope(name)) is file.root and self._is_unseen(file, dotted):
             yield _unseen(name)
             return
+        for store in self._stores.reaching(file, name):
+            free = sought(store.file, store.node, name.id)
+            if free is not None:
+                yield _by(_found(free))
         yield from super()._variable(asked, name)
 
     def _attribute(self, asked: Question, node: ast.Attribute) -> Iterator[Question | str]:
@@ -115,7 +123,7 @@ class _NameSeeds(Seeds):
         if isinstance(function, ast.Attribute) and name in TELLING_TIME:
             return _by("its clock")
         if name in LISTING and (dotted is None or dotted.split(".")[0] in ("os", "glob")):
-            return _by(f"what it finds in a folder (`{unparse(call)[:40]}`)")
+            return _by(_found(call))
         if name == "hash" and isinstance(function, ast.Name):
             return _by("a hash that differs")
         if name.endswith("SummaryWriter") and not call.args and not call.keywords:

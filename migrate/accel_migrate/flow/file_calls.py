@@ -7,6 +7,7 @@ import re
 from typing import NamedTuple
 
 from accel_migrate.flow.nodes import called_name
+from accel_migrate.flow.scopes import Module
 
 
 class Argument(NamedTuple):
@@ -148,6 +149,20 @@ def folder_made(call: ast.Call, dotted: str | None) -> ast.expr | None:
         return Argument(0, "name" if dotted == "os.makedirs" else "path").of(call)
     is_method = dotted is None and isinstance(call.func, ast.Attribute) and call.func.attr == "mkdir"
     return call.func.value if is_method and isinstance(call.func, ast.Attribute) else None
+
+
+def sought(module: Module, node: ast.AST, name: str) -> ast.Call | None:
+    """The question for a file by whose answer a loop finds a name: `while exists(path): path = ...`, `if exists(path): break`."""
+    for loop in module.ancestors(node):
+        if isinstance(loop, ast.While | ast.For):
+            ends = [loop.test] if isinstance(loop, ast.While) else []
+            for choice in module.walk(loop, ast.If):
+                if any(isinstance(each, ast.Break | ast.Return) for each in choice.body):
+                    ends.append(choice.test)
+            for call in (call for test in ends for call in module.walk(test, ast.Call)):
+                if called_name(call) in ASKING and any(each.id == name for each in module.walk(call, ast.Name)):
+                    return call
+    return None
 
 
 def taken_away(call: ast.Call, dotted: str | None) -> ast.expr | None:

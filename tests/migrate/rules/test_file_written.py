@@ -11,7 +11,7 @@ from accel_migrate.settings import DEFAULTS
 from accel_migrate.source import Source
 
 from tests.migrate.rules.scripts import becomes, codes, stays, training
-from tests.migrate.rules.verbs import _migrated, migrated, noted, notes
+from tests.migrate.rules.verbs import _migrated, migrated, noted, notes, unchanged
 
 
 def test_guards_a_picture():
@@ -740,3 +740,20 @@ Second(DataLoader(data, batch_size=4)).fit()
     guarded = '        if self.accelerator.is_main_process:\n            keep(rows, "rows.png")\n'
     assert [name for name, result in done.items() if guarded in result.after.decode()] == ["first", "second"]
     assert not [note for result in done.values() for note in result.notes if note.code == "AM607"]
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        "while os.path.isdir(run):\n    count += 1\n    run = f'runs/{count}'",
+        "for count in range(99):\n    run = f'runs/{count}'\n    if not os.path.exists(run):\n        break",
+    ],
+)
+def test_a_folder_that_is_the_first_free_one_is_another_on_each_process(search: str) -> None:
+    ready = f"count, run = 0, 'runs/0'\n{search}\nos.makedirs(run)\nweights = os.path.join(run, 'net.pt')"
+    source = training(ready=ready, after="torch.save(model.state_dict(), weights)")
+    assert "each process names this folder for itself, by `os.path." in noted(source, "AM505")
+    again = unchanged(source + "model.load_state_dict(torch.load(weights))\n")
+    assert "under a name that each process makes for itself, by what it finds in a folder (`os.path." in again
+    asked = training(ready="run = 'runs'\nif not os.path.isdir(run):\n    os.makedirs(run)\nweights = run + '/net.pt'")
+    assert "exist_ok=True" in migrated(asked)

@@ -1,4 +1,4 @@
-"""Names that each process makes for itself, by its clock or by chance, so that they are not the same on all."""
+"""Names that each process makes for itself, by its clock, by chance or as the first that is free: not the same on all."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.flow.file_calls import sought
 from accel_migrate.flow.own_values import OWN, TELLING_TIME
 from accel_migrate.flow.scopes import Module
 from accel_migrate.flow.sequence import may_follow
@@ -30,6 +31,10 @@ def own_part(roles: Roles, graph: CallGraph, module: Module, name: ast.expr) -> 
                     pending += [(target.module, value) for value in target.returned]
             variable = owner.variable(part) if isinstance(part, ast.Name | ast.Attribute) else None
             for binding in owner.bindings(variable):
+                assert variable is not None
+                free = sought(owner, binding.statement, variable.name)
+                if free is not None:
+                    return owner, free
                 if binding.kind == "parameter":
                     pending += graph.handed(variable)
                 elif (
