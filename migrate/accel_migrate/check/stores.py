@@ -17,6 +17,9 @@ from accel_migrate.flow.scopes import Module, Scope
 Step = str | tuple[str, object]
 Path = tuple[Step, ...]  # which part of a value: `("element", ("item", 0))` is the first of each of its elements
 GROWS = frozenset(["append", "extend", "insert", "add", "appendleft", "put", "push"])
+_ABOUT_OPTIONS = frozenset(
+    ["help", "metavar", "choices", "required", "nargs"]
+)  # what an option is comes from elsewhere
 
 
 class Store(NamedTuple):
@@ -108,7 +111,8 @@ class Stores:
             return
         if is_accelerator(target) or self._side.flows.made(file, target, "prepared"):
             return
-        for argument in (*call.args, *[keyword.value for keyword in call.keywords]):
+        words = [k.value for k in call.keywords if name != "add_argument" or k.arg not in _ABOUT_OPTIONS]
+        for argument in (*call.args, *words):
             if name in GROWS:
                 of: Path = ("element",) if name == "extend" else ()
                 self._put(file, call, target, Store(file, call, argument, of, ("element",)))

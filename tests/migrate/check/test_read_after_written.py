@@ -86,6 +86,11 @@ def test_a_file_under_a_name_that_each_process_makes_for_itself(lines: str, path
     [
         ("run = 'runs/3'\nstart = time.time()\nprint(time.time() - start)", "run + '/best.pt'"),
         ("log = open(time.strftime('%H.log'), 'w')", "'best.pt'"),
+        (
+            "import argparse\nfrom nets import KINDS\nparser = argparse.ArgumentParser()\n"
+            "parser.add_argument('--run', default='runs', help=', '.join(KINDS.keys()))\nargs = parser.parse_args()",
+            "args.run + '/best.pt'",
+        ),
     ],
 )
 def test_a_file_that_has_one_name(lines: str, path: str) -> None:
