@@ -121,7 +121,7 @@ def _chosen_by_the_script(evidence: Evidence, told: Iterable[str] = ()) -> Found
     paths = {file.path for file in evidence.after.involved}
     for file in side.files:
         for node in file.walk(file.tree, ast.If) if file.path in paths else ():
-            if any(_is_of_the_value(part) for part in walk(node.test)):
+            if any(_is_of_the_value(part) for part in walk(node.test)) or _asks_for_what_moves(node):
                 continue
             if not evidence.ran(file, node):
                 continue
@@ -147,6 +147,18 @@ def _chosen_by_the_script(evidence: Evidence, told: Iterable[str] = ()) -> Found
 def _is_of_the_value(node: ast.AST) -> bool:
     """Whether a test asks what is moved, as `x.is_cuda` or `isinstance(x, Tensor)` do, and not for an option."""
     return isinstance(node, ast.Call) or (isinstance(node, ast.Attribute) and node.attr in ("is_cuda", "device"))
+
+
+def _asks_for_what_moves(choice: ast.If) -> bool:
+    """`if extra is not None: extra = extra.to(device)`."""
+    moved = {
+        unparse(node.func.value)
+        for each in choice.body
+        for node in walk(each)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    }
+    asked = set(_named(choice.test))
+    return bool(asked) and asked <= moved
 
 
 def _follows_a_value(side: Side, file: Module, test: ast.expr) -> bool:
@@ -419,9 +431,10 @@ def _is_kept(side: Side, file: Module, call: ast.Call) -> bool:
 
 
 def _guard(file: Module, call: ast.Call) -> ast.expr | None:
-    """The test of an `if` whose body does nothing but move."""
+    """The test of an `if` whose body does nothing but move what the test does not ask for."""
     above = next((node for node in file.ancestors(call) if isinstance(node, ast.If)), None)
-    return above.test if above is not None and all(is_move(each) for each in above.body) else None
+    alone = above is not None and all(is_move(each) for each in above.body) and not _asks_for_what_moves(above)
+    return above.test if above is not None and alone else None
 
 
 def _condition(side: Side, file: Module, call: ast.Call, about: set[Place]) -> ast.expr | None:

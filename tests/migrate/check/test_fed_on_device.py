@@ -281,3 +281,10 @@ def test_a_loss_that_is_moved_where_the_accelerators_device_is_cuda(test: str, s
     )
     assert bool(said("AM959", "net = net.to(d)\n", after.format(""))) is stays
     assert not said("AM959", "net = net.to(d)\n", after.format("cpu=not torch.cuda.is_available()"))
+
+
+def test_a_move_of_what_may_not_be_there() -> None:
+    moved = "net = net.to(device)\nif {}:\n    extra = extra.to(device)\nshow(extra)\n"
+    after = TOP.format("") + "if {}:\n    extra = extra.to(accelerator.device)\nshow(extra)\n"
+    assert not said("AM959", moved.format("extra is not None"), after.format("extra is not None"))
+    assert said("AM959", moved.format("args.gpu"), after.format("args.gpu"))
