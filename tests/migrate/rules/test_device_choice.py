@@ -915,3 +915,12 @@ def test_a_device_that_is_none_until_main_chooses_is_that_of_main():
 def test_a_device_that_two_functions_choose_leaves_the_loop():
     second = "    def other():\n        global place\n        place = 'cuda:1'\n\n    def main():\n"
     assert "several devices" in unchanged(CHOSEN_IN_MAIN.replace("    def main():\n", second))
+
+
+def test_a_text_that_is_made_a_device_of_after_it_was_asked() -> None:
+    chosen = 'device = "cuda" if torch.cuda.is_available() else "cpu"\nif device == "cuda":\n    print("fast")\n'
+    plain = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+    text = migrated(training().replace(plain, f"{chosen}device = torch.device(device)\n"))
+    assert "accelerator = Accelerator(" in text and "model = nn.Linear(3, 2)\n" in text
+    other = unchanged(training().replace(plain, f"{chosen}device = torch.device(other)\n"))
+    assert "is set to several devices" in other

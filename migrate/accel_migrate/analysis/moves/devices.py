@@ -245,6 +245,8 @@ def check_later(definition: DeviceDefinition) -> None:
     for statement in definition.later:
         again = statement.value if isinstance(statement, ast.Assign) else None
         same = first is not None and again is not None and ast.dump(first) == ast.dump(again)
+        if isinstance(again, ast.Call) and module.qualified(again.func) == "torch.device" and len(again.args) == 1:
+            same = same or module.variable(again.args[0]) == definition.variable  # `device = torch.device(device)`
         refines = _is_refined(definition, block, statement) and (is_cpu(first) != is_cpu(again))
         known = first is not None and again is not None and module.scope(statement) is definition.scope
         if not known or not (same or refines):
