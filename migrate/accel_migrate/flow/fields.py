@@ -23,6 +23,10 @@ def self_of(file: Module, node: ast.expr) -> Scope | None:
     function = binder.node if binder is not None else None
     if binder is None or binder.parent is not owner or not isinstance(function, Function):
         return None
+    if any(
+        getattr(each, "id", "") in ("staticmethod", "classmethod") for each in getattr(function, "decorator_list", ())
+    ):
+        return None
     return owner if [each.arg for each in parameters(function)[:1]] == [node.id] else None
 
 

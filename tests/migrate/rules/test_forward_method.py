@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.migrate.rules.scripts import becomes, training
-from tests.migrate.rules.verbs import ACCELERATE, migrated, unchanged
+from tests.migrate.rules.verbs import ACCELERATE, migrated, notes, unchanged
 
 NET = """
 class Net(nn.Module):
@@ -79,3 +79,23 @@ def test_the_forward_beside_it_needs_nothing():
 def test_leaves_the_loop_for_a_target_that_cannot():
     reason = unchanged(script(loss="model.energy(x).mean()"), ACCELERATE)
     assert "model.energy() makes the loss" in reason
+
+
+def test_several_methods_are_registered_in_the_order_in_which_the_loss_calls_them():
+    coder = NET.replace("act(self", "read(self").replace("energy(self", "write(self")
+    source = script(inside="", loss="criterion(out, y)").replace(
+        "        loss =", "        inner = model.write(x)\n        out = model.read(inner)\n        loss ="
+    )
+    text = migrated(source.replace(NET, coder))
+    assert text.index('(model, "write")') < text.index('(model, "read")')
+
+
+def test_a_method_that_calls_its_own_model_runs_the_forward():
+    flow = NET.replace("act(self", "forward(self").replace(".body(x).pow(2)", "(x).pow(2)")
+    source = script(
+        loss="model.energy(x).mean()",
+        after="for x, y in test_loader:\n    total += model.energy(x.to(device)).sum().item()",
+    )
+    text = migrated(source.replace(NET, flow))
+    assert "total += accelerator.sum_for_metrics(model.energy(x).sum().item())" in text
+    assert not [note for note in notes(source.replace(NET, flow)) if "self()" in note]

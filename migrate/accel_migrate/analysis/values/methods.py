@@ -43,7 +43,7 @@ def find_forward_methods(
     owners = {link: model for model in models for link in chain(roles, graph, model)}
     for backward in backwards:
         search = _Search(roles, graph, backward, owners)
-        for method in search.methods:
+        for method in sorted(search.methods, key=lambda each: each.module.position(each.call)):
             if method.model in search.forwards:
                 continue
             if wraps and not method.is_known:

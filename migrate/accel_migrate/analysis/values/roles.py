@@ -12,6 +12,7 @@ from typing import NamedTuple
 from accel_migrate.analysis.values.observed import Observed, backwards_in, observed_in
 from accel_migrate.facts import Facts
 from accel_migrate.flow import torch_api
+from accel_migrate.flow.fields import self_of
 from accel_migrate.flow.nodes import all_arguments, calls_method, positional_parameters, unparse
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import ClassDefinition, Definition, FunctionDefinition, Program
@@ -580,6 +581,10 @@ class Roles:
         variable = module.variable(call.func)
         if variable in self.observed and self.observed[variable].function is not None:
             return self.observed[variable].function
+        own = self_of(module, call.func)
+        if own is not None:  # `self(x)`, of a layer
+            layer = Definition(module, own.node)  # type: ignore[arg-type]
+            return self.project.method(layer, "__call__") or self.project.method(layer, "forward")
         called = self._class_at(module, call.func)
         if called is not None:
             return self.project.method(called, "__call__")  # `stopper(loss, model)`
