@@ -49,7 +49,8 @@ def _findings(it: Document, result: FileResult, judge: Judge) -> Iterator[Findin
         covering = comments.covering(change.code, change.line)
         used |= {covering} if covering else set()
         yield _finding(it, change, change.safety, judge.why_not(it.source.path, change))
-    advice = it.advice(min(change.line for change in result.applied)) if result.applied else ()
+    made = [change.line for change in result.applied if change.code == "AM101"]
+    advice = it.advice(min(made or [change.line for change in result.applied])) if result.applied else ()
     for note in (*result.notes, *advice):
         covering = comments.covering(note.code, note.line)
         used |= {covering} if covering else set()
@@ -72,10 +73,11 @@ def _in_cells(it: Document, message: str) -> str:
     """The message with lines of the joined program told as lines of their cells."""
 
     def told(match: re.Match[str]) -> str:
-        cell, line = it.place(int(match[1]))
-        return match[0] if cell is None else f"cell {cell}, line {line}"
+        places = [it.place(int(line)) for line in match[1].split(", ")]
+        told = [f"cell {cell}, line {line}" for cell, line in places if cell is not None]
+        return "; ".join(told) or match[0]
 
-    return re.sub(r"\bline (\d+)", told, message)
+    return re.sub(r"\bline (\d+(?:, \d+)*)", told, message)
 
 
 def line_of(source: Source, number: int) -> str:

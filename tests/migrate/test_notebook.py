@@ -155,6 +155,17 @@ def test_the_command_migrates_a_notebook_cell_by_cell(run: Run) -> None:
     assert Path("book.ipynb").read_bytes() == data.replace(b".cuda()", b"")
 
 
+def test_lines_of_a_note_are_those_of_their_cells(command: Run) -> None:
+    cell = (
+        "import torch\nfrom torch import nn\nnet = nn.Linear(2, 1)\noptimizer = torch.optim.SGD(net.parameters(), 0.1)"
+    )
+    loop = "for _ in range(3):\n    loss = net(torch.ones(4, 2)).sum()\n    loss.backward()\n    optimizer.step()"
+    Path("book.ipynb").write_bytes(notebook(cell, loop, "\na = input()", "\n\nb = input()", "c = input()"))
+    done = command("book.ipynb")
+    assert "every process asks here (as in cell 4, line 3; cell 5, line 1)" in done.out
+    assert "book.ipynb:cell 1:4:1: AM911" in done.out
+
+
 def test_a_notebook_may_await_outside_of_any_function() -> None:
     book = read(notebook("x = await f()"))
     assert check(book.source, book.source.text).text == book.source.text
