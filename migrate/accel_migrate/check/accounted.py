@@ -204,6 +204,7 @@ class _Plan:
             pieces += [source.text[position : edit.start], edit.text]
             position = max(position, edit.end)
         text = "".join([*pieces, source.text[position:end]])
+        text = text.removeprefix("el") if isinstance(statement, ast.If) else text
         if not isinstance(statement, ast.Match) and not hasattr(statement, "body"):
             return compact(text)
         margin = " " * statement.col_offset
