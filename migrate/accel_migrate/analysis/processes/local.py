@@ -54,6 +54,7 @@ class Locality:
         self._changed: dict[Module, dict[Variable | None, list[tuple[ast.expr, ast.expr]]]] = {}
         self._objects: list[Scope] = []  # classes whose attributes are asked of one object, all uses of which are known
         self._uses: dict[Variable, list[ast.expr] | None] = {}
+        self._keyed: dict[Variable, bool] = {}
         self._fed: dict[Module, dict[Variable, list[tuple[ast.expr, ast.expr]]]] = {}
 
     def _bound_by(self, losses: Iterable[tuple[Module, ast.expr]]) -> list[Binding]:
@@ -112,8 +113,6 @@ class Locality:
         if isinstance(node, ast.Lambda | ast.Constant):
             return False
         if isinstance(node, ast.Subscript):
-            if (kept := _entry(module, node)) is not None:
-                return any(self.is_local(module, part) for part in kept)
             if self.is_local(module, node.value):
                 return True
         return any(self.is_local(module, child) for child in _parts(node))
@@ -213,15 +212,19 @@ class Locality:
             return False
         return self._variable(module, node, variable)
 
-    def _variable(self, module: Module, node: ast.expr, variable: Variable) -> bool:
+    def _variable(self, module: Module, node: ast.expr, variable: Variable, key: object = None) -> bool:
+        """With a key, whether that entry of the mapping is."""
         if self.roles.of(variable) & _ALIKE or self._is_agreed(module, variable) or variable.scope in self._objects:
             return False
+        key = (key if key is not None else _key(module, node)) if self._is_asked_by_key(module, variable) else None
         bindings = self._since_agreed(module, node)
-        if any(self._binding(module, variable, binding) for binding in bindings):
+        if any(self._binding(module, variable, binding, key) for binding in bindings):
             return True
         held = {binding.statement for binding in bindings}
         fed = [*self.feeds(module).get(variable, ()), *self._changed_by_calls(module).get(variable, ())]
         for receiver, given in fed:
+            if key is not None and _key(module, receiver) not in (None, key):
+                continue  # another entry
             same = "." in variable.name or held.intersection(b.statement for b in reaching(module, receiver))
             if same and not self._is_set_later(module, node, receiver, bindings) and self.is_local(module, given):
                 return True
@@ -264,7 +267,7 @@ class Locality:
             self._reduced[module] = {module.variable(part) for call in calls for part in call.args}
         return variable in self._reduced[module]
 
-    def _binding(self, module: Module, variable: Variable, binding: Binding) -> bool:
+    def _binding(self, module: Module, variable: Variable, binding: Binding, key: object) -> bool:
         if binding.target in self.agreed:
             return False
         if binding.statement in self.losses and binding.kind == "assign":
@@ -279,13 +282,58 @@ class Locality:
             assert isinstance(binding.statement, ast.AugAssign)
             return self.is_local(module, binding.statement.value)
         if binding.kind == "parameter":
-            return self._handed(variable)
+            return self._handed(variable, key)
+        if key is not None and (back := self._handed_back(module, binding)) is not None:
+            return self._variable(module, back, variable, key)
         return binding.value is not None and self.is_local(module, binding.value)
 
-    def _handed(self, variable: Variable) -> bool:
-        if variable.scope.node in self._given:
+    def _is_asked_by_key(self, module: Module, variable: Variable) -> bool:
+        """Whether a mapping is read and set entry by entry, and handed to no more than functions of the project."""
+        if variable not in self._keyed:
+            names = [n for n in module.walk(module.tree, ast.Name) if n.id == variable.name]
+            own = [n for n in names if isinstance(n.ctx, ast.Load) and module.variable(n) == variable]
+            self._keyed[variable] = "." not in variable.name and all(self._goes_by_key(module, name) for name in own)
+        return self._keyed[variable]
+
+    def _goes_by_key(self, module: Module, name: ast.Name) -> bool:
+        entry = module.parents[name]
+        if _key(module, name) is not None:
+            above = module.parents[entry]
+            return isinstance(entry.ctx, ast.Load) or (isinstance(above, ast.Assign | ast.AugAssign))  # type: ignore[attr-defined]
+        call = module.parents[entry] if isinstance(entry, ast.keyword) else entry
+        if not isinstance(call, ast.Call) or call.func is name:
+            return isinstance(entry, ast.Return)
+        target = self.roles.target(module, call)
+        return module.qualified(call.func) in _KEEPS or (
+            target is not None and not isinstance(target.node, ast.ClassDef)
+        )
+
+    def _handed_back(self, module: Module, binding: Binding) -> ast.Name | None:
+        """`state` of `state = update(model, state)`, where the function gives back what it got, with nothing of its own."""
+        call = binding.value
+        target = self.roles.target(module, call) if isinstance(call, ast.Call) and not binding.path else None
+        if target is None or isinstance(target.node, ast.ClassDef):
+            return None
+        given = {name: value for name, value in arguments_of(call, target) if isinstance(value, ast.Name)}  # type: ignore[arg-type]
+        returned = {value.id if isinstance(value, ast.Name) else "" for value in target.module.returned(target.node)}
+        back = given.get(returned.pop()) if len(returned) == 1 else None
+        same = back is not None and module.variable(back) == module.variable(binding.target)
+        return back if same and not self._returns(target.module, target.node) else None
+
+    def _handed(self, variable: Variable, key: object) -> bool:
+        asked = (variable, key)
+        if variable.scope.node in self._given or asked in self._busy:
             return False
-        return any(self.is_local(caller, argument) for caller, argument in self.graph.handed(variable))
+        self._busy.add(asked)
+        try:
+            return any(
+                self.is_local(caller, argument)
+                if key is None or not isinstance(argument, ast.Name) or (named := caller.variable(argument)) is None
+                else self._variable(caller, argument, named, key)
+                for caller, argument in self.graph.handed(variable)
+            )
+        finally:
+            self._busy.discard(asked)
 
     def feeds(self, module: Module) -> dict[Variable, list[tuple[ast.expr, ast.expr]]]:
         """What objects are given by calls of their methods, by calls of themselves, or entry by entry."""
@@ -329,6 +377,13 @@ class Locality:
         return [part for _, part in given if self.is_local(module, part)]
 
 
+def _key(module: Module, node: ast.expr) -> object:
+    """`"loss"` of `scores["loss"]`, of what is asked for it; None of any other."""
+    entry = module.parents[node]
+    keyed = isinstance(entry, ast.Subscript) and entry.value is node and isinstance(entry.slice, ast.Constant)
+    return entry.slice.value if keyed else None  # type: ignore[attr-defined]
+
+
 def _fed_by(module: Module, node: ast.AST) -> tuple[ast.expr | None, list[ast.expr]]:
     """The object that a statement changes without binding it, with what it is given."""
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
@@ -343,39 +398,6 @@ def _fed_by(module: Module, node: ast.AST) -> tuple[ast.expr | None, list[ast.ex
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
         return _root(node.targets[0]), [node.value]
     return None, []
-
-
-def _entry(module: Module, node: ast.Subscript) -> list[ast.expr] | None:
-    """All that `history["best"]` is set to, where the dictionary is made here and asked for entries by name alone."""
-    variable = module.variable(node.value) if isinstance(node.value, ast.Name) else None
-    if variable is None or not isinstance(node.slice, ast.Constant):
-        return None
-    kept: list[ast.expr] = []
-    for binding in module.bindings(variable):
-        made = binding.value
-        if (
-            not isinstance(made, ast.Dict)
-            or binding.path
-            or not all(isinstance(key, ast.Constant) for key in made.keys)
-        ):
-            return None
-        kept += [value for key, value in zip(made.keys, made.values) if _is_same(key, node.slice)]
-    if not all(isinstance(value, ast.Constant) for value in kept):
-        return None  # a list may be known by another name
-    for name in module.walk(module.tree, ast.Name):
-        if name.id != variable.name or isinstance(name.ctx, ast.Store) or module.variable(name) != variable:
-            continue
-        entry = module.parents[name]
-        if isinstance(entry, ast.Call) and name in entry.args and module.qualified(entry.func) in _KEEPS:
-            continue
-        if not isinstance(entry, ast.Subscript) or not isinstance(entry.slice, ast.Constant):
-            return None
-        if not isinstance(entry.ctx, ast.Load) and _is_same(entry.slice, node.slice):
-            above = module.parents[entry]
-            if not isinstance(above, ast.Assign | ast.AugAssign):
-                return None
-            kept.append(above.value)
-    return kept
 
 
 def _keeps_nothing(owner: ast.ClassDef) -> bool:
@@ -403,10 +425,6 @@ def _keeps_nothing(owner: ast.ClassDef) -> bool:
                 if call.func is not asked:
                     return False
     return True
-
-
-def _is_same(one: ast.expr | None, other: ast.Constant) -> bool:
-    return isinstance(one, ast.Constant) and one.value == other.value
 
 
 def _root(node: ast.expr) -> ast.expr | None:

@@ -42,7 +42,9 @@ class FigureKinds:
             root: ast.expr = node
             while isinstance(root, ast.Subscript | ast.Attribute):
                 root = root.value
-            return bool(self.local.given_to(module, root))
+            variable = module.variable(root)
+            handed = self.local.graph.handed(variable) if variable is not None else ()
+            return any(self.local.given_to(owner, kept) for owner, kept in ((module, root), *handed))
         if not isinstance(node, ast.Name):
             return False
         found, variable = False, module.variable(node)

@@ -620,3 +620,35 @@ def test_a_figure_of_all_is_spelled_as_the_file_names_torch():
         .replace("from th.", "from torch.")
     )
     becomes(renamed, f"plateau.step({AVERAGED.format('sum(losses) / len(losses)').replace('torch', 'th')})")
+
+
+def test_one_entry_of_a_mapping_is_its_own_and_another_is_not() -> None:
+    functions = """
+        def update(model, state):
+            if state["epoch"] == 0:
+                torch.save(model.state_dict(), state["file"])
+            elif state["epoch"] >= 1:
+                before, now = state["losses"][-2:]
+                state["bad"] = state["bad"] + 1 if before < 1 else 0
+                if now < state["best"]:
+                    torch.save(model.state_dict(), state["file"])
+            return state
+    """
+    ready = "state = {'epoch': 0, 'bad': 0, 'best': 1e8, 'losses': [], 'file': 'a.pt'}"
+    after = "state['epoch'] = epoch\nstate['losses'].append(total / len(loader))\nstate = update(model, state)\n"
+    after += "if state['epoch'] > 5:\n    break"
+    source = training(functions=functions, ready=ready, inside="total += loss.item()", after=after)
+    text = migrated(source)
+    assert 'now = accelerator.reduce(torch.tensor(float(now), dtype=torch.float64), "mean").item()\n' in text
+    assert 'elif state["epoch"] >= 1:\n' in text and "if state['epoch'] > 5:\n" in text
+    assert text.count("accelerator.reduce") == 1
+
+
+def test_a_figure_that_an_elif_asks_is_averaged_there() -> None:
+    source = training(
+        ready="scores = {}",
+        inside='scores["total"] = scores.get("total", 0.0) + loss.item()',
+        after='if epoch == 0:\n    torch.save(model.state_dict(), "a.pt")\n'
+        'elif scores["total"] < 3:\n    torch.save(model.state_dict(), "b.pt")',
+    )
+    assert "\n    elif accelerator.reduce(" in migrated(source)
