@@ -99,3 +99,29 @@ def test_a_method_that_calls_its_own_model_runs_the_forward():
     text = migrated(source.replace(NET, flow))
     assert "total += accelerator.sum_for_metrics(model.energy(x).sum().item())" in text
     assert not [note for note in notes(source.replace(NET, flow)) if "self()" in note]
+
+
+def test_a_module_that_trains_itself_is_said_to_whatever_its_layers_are():
+    source = """
+    import torch
+    from layers import Conv
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = Conv(3, 2), Conv(2, 1)
+        def forward(self, x):
+            h = self.first(x)
+            return self.second(h)
+        def fit(self, x, y):
+            optimizer = torch.optim.Adam(self.parameters())
+            for epoch in range(9):
+                loss = nn.functional.mse_loss(self(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+    Net().fit(torch.randn(8, 3), torch.randn(8, 1))
+    """
+    assert unchanged(source).startswith("the module trains itself from inside")

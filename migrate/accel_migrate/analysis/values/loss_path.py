@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles, is_wrapper
+from accel_migrate.flow.fields import self_of
 from accel_migrate.flow.nodes import all_arguments, called_name, children
 from accel_migrate.flow.program import Definition, default_of
 from accel_migrate.flow.reaching import reaching
@@ -60,8 +61,8 @@ class LossPath:
 
     def _call(self, module: Module, call: ast.Call, depth: int) -> None:
         target = self.roles.target(module, call)
-        if target is not None and isinstance(target.node, ast.ClassDef):
-            return
+        if target is not None and (isinstance(target.node, ast.ClassDef) or self_of(module, call.func) is not None):
+            return  # `self(x)`: what runs is the model that the method is of
         if target is not None:
             for value in target.returned:
                 self._visit(target.module, value, depth + 1)
