@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.notes.batch_rows import trains_on_share
 from accel_migrate.analysis.notes.seeding import LAUNCHED, Seeded, Seeding
 from accel_migrate.analysis.trainings.phases import is_entry
+from accel_migrate.analysis.values.constructions import is_foreign_loader
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.analysis.values.unread import unread_batches
@@ -49,10 +50,30 @@ def find(context: Context) -> Iterator[Change]:
         yield from _chosen(context, trained)
         return
     unread = unread_batches(context.script.roles, context.script.graph, training.backwards)
-    told = _told(context) if unread is None else _UNREAD.format(unparse(unread))
+    told = _inside(context) or (_told(context) if unread is None else _UNREAD.format(unparse(unread)))
     message = f"no DataLoader is sharded: every process {told}"
     yield note(context, CODE, first.call, message)
     yield from _closure(context)
+
+
+def _inside(context: Context) -> str:
+    """Of a loader that a generator of the project builds, and hands out the batches of."""
+    roles, module, first = context.script.roles, context.module, context.training.backwards[0]
+    rounds = [loop for loop in module.ancestors(first.call) if isinstance(loop, ast.For)]
+    parts = [part for loop in rounds for part in module.walk(loop.iter, ast.Name, ast.Call)]
+    bound = [binding.value for part in parts if isinstance(part, ast.Name) for binding in module.bindings_of(part)]
+    for value in (value for value in (*parts, *bound) if isinstance(value, ast.Call)):
+        made = roles.target(module, value)
+        if made is None or not any(made.module.walk(made.node, ast.Yield, ast.YieldFrom)):
+            continue
+        for call in made.module.walk(made.node, ast.Call):
+            if roles.role(made.module, call) & Role.LOADER:
+                where = module.place_of(made.module, call)
+                return (
+                    f"goes through all of the DataLoader that {unparse(value.func)}() builds ({where}), so N processes learn no "
+                    "more than one; build it beside the model, so that it is prepared, or prepare it there for the training"
+                )
+    return ""
 
 
 def _told(context: Context) -> str:
@@ -104,7 +125,10 @@ def _played(seeding: Seeding, libraries: set[str]) -> Seeded:
 def _chosen(context: Context, loops: list[LoaderLoop]) -> Iterator[Change]:
     """Of loaders in a dictionary, the one that is trained on could not be told; others have no name to prepare them by."""
     for loop in loops:
-        if not context.training.holds(loop.module.variable(loop.loader)) and not isinstance(loop.loader, ast.Subscript):
+        loader = loop.module.variable(loop.loader)
+        if loader is not None and is_foreign_loader(context.script.roles, context.script.graph, loader):
+            continue  # AM807 speaks of it
+        if not context.training.holds(loader) and not isinstance(loop.loader, ast.Subscript):
             message = (
                 f"`{unparse(loop.loader)}` is not a loader that could be prepared by its name, so it is not sharded and every "
                 "process trains on all of the data; give it a name of its own before the training"

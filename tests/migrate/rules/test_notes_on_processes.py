@@ -1724,3 +1724,19 @@ def test_tells_that_one_process_may_train_again_after_an_error(caught: str, agai
 def test_tells_a_mean_over_the_rows_that_a_batch_picks(loss: str, is_told: bool):
     source = training(ready="table, order = torch.randn(2, 2), torch.randperm(4)", loss=loss)
     assert ("AM802" in codes(source)) == is_told
+
+
+def test_the_loader_of_a_generator_is_named_and_one_of_a_library_once() -> None:
+    rows = "def rows(data):\n    loader = DataLoader(data, shuffle=True)\n    for x, y in loader:\n        yield x, y"
+    source = training(functions=rows).replace("enumerate(loader)", "enumerate({})")
+    assert "all of the DataLoader that rows() builds (line 13)" in noted(source.format("rows(data)"), "AM805")
+    assert "all of the DataLoader that rows()" in noted(
+        source.format("part").replace("    total = 0.0", "    total, part = 0.0, None\n    part = rows(data)"), "AM805"
+    )
+    foreign = "from torch_geometric.loader import NeighborLoader\n"
+    by_hand = foreign + training(loss="model(part.x).sum()").replace(
+        "for i, (x, y) in enumerate(loader)", "for part in loader"
+    )
+    by_hand = by_hand.replace("loader = DataLoader(data, batch_size=4, shuffle=True)", "loader = NeighborLoader(data)")
+    told = [note for note in notes(by_hand.replace("x, y = x.to(device), y.to(device)", "pass")) if "shard" in note]
+    assert len(told) == 1 and "its library makes batches" in told[0]
