@@ -36,6 +36,16 @@ class Binding(NamedTuple):
     path: tuple[int, ...] = ()
     kind: str = "assign"  # assign, augment, for, with, parameter, import, definition, delete, comprehension, match
 
+    @property
+    def whole(self) -> ast.expr | None:
+        """The value, unless the name gets only a part of it."""
+        return None if self.path else self.value
+
+    @property
+    def assigned(self) -> ast.expr | None:
+        """The value that an assignment gives the name as a whole."""
+        return self.whole if self.kind == "assign" else None
+
 
 @dataclass(eq=False)
 class Scope:
@@ -364,6 +374,11 @@ class Module:
         """What a name or a dotted attribute is bound to; any other expression is itself."""
         variable = self.variable(node)
         return [node] if variable is None else [binding.value for binding in self.bindings(variable)]
+
+    def only_value(self, node: ast.AST) -> ast.expr | None:
+        """What a name or a dotted attribute is bound to, where that is one value in this file."""
+        bindings = self.bindings_of(node)
+        return bindings[0].whole if len(bindings) == 1 else None
 
     def bindings_of(self, node: ast.AST) -> list[Binding]:
         """What the variable behind a name or a dotted attribute is bound to in this file."""

@@ -78,14 +78,10 @@ def _knows_of_cuda(module: Module, scope: Scope, wish: ast.expr) -> bool:
         return False
     variable = module.variable_in(wish.operand, scope)
     bound = module.bindings(variable) if variable is not None else []
-    if (
-        len(bound) != 1
-        or bound[0].value is None
-        or bound[0].path
-        or module.parents[bound[0].statement] is not scope.node
-    ):
+    value = bound[0].whole if len(bound) == 1 else None
+    if value is None or module.parents[bound[0].statement] is not scope.node:
         return False
-    parts = [bound[0].value]
+    parts = [value]
     for part in parts:
         parts += part.values if isinstance(part, ast.BoolOp) and isinstance(part.op, ast.And) else []
     return any(

@@ -19,15 +19,10 @@ _REGISTERS = {"Parameter", "add_module", "register_buffer", "register_module", "
 def holds_no_tensors(roles: Roles, module: Module, node: ast.expr) -> bool:
     """Whether an expression is surely a module without parameters and buffers, built of plain numbers."""
     variable = module.variable(node)
-    built = node
-    if variable is not None:
-        bindings = module.bindings(variable)
-        if len(bindings) != 1 or bindings[0].value is None or bindings[0].path:
-            return False
-        if any(other.name.startswith(f"{variable.name}.") for other in module.attribute_bindings):
-            return False
-        built = bindings[0].value
+    built = node if variable is None else module.only_value(node)
     if not isinstance(built, ast.Call):
+        return False
+    if variable and any(other.name.startswith(f"{variable.name}.") for other in module.attribute_bindings):
         return False
     handed = all_arguments(built)
     target = roles.target(module, built)

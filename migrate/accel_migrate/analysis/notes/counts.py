@@ -149,8 +149,8 @@ class Counts:
                 found.append(Counted.SHARE)
             elif binding.kind == "parameter":
                 found += self._handed(variable, depth)
-            elif binding.value is not None and not binding.path:
-                found.append(self.counted(variable.scope.module, binding.value, depth + 1))
+            elif binding.whole is not None:
+                found.append(self.counted(variable.scope.module, binding.whole, depth + 1))
             else:
                 found.append(Counted.UNKNOWN)
         return self._either(found)

@@ -149,7 +149,7 @@ class _Values:
     def _held(self, module: Module, node: ast.expr) -> ast.expr:
         """What a name that is bound once before it stands for."""
         bound = reaching(module, node)
-        return bound[0].value if len(bound) == 1 and bound[0].value is not None and not bound[0].path else node
+        return (bound[0].whole or node) if len(bound) == 1 else node
 
     # ---- samples
 

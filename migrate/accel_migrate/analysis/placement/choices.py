@@ -189,10 +189,10 @@ def _inline_choice(
 
 def is_gpu_number(roles: Roles, module: Module, node: ast.expr, depth: int = 3) -> bool:
     """Whether an expression is the number of a GPU that the user chooses: an option that always is an integer."""
-    bindings = module.bindings_of(node)
-    if len(bindings) == 1 and bindings[0].value is not None and not bindings[0].path and depth:
-        return is_gpu_number(roles, module, bindings[0].value, depth - 1)
-    if not isinstance(node, ast.Attribute) or bindings:
+    value = module.only_value(node)
+    if value is not None and depth:
+        return is_gpu_number(roles, module, value, depth - 1)
+    if not isinstance(node, ast.Attribute) or module.bindings_of(node):
         return False
     options = options_added(roles.project, node.attr)
     return bool(options) and all(_is_integer(call) for _, call in options)
@@ -354,9 +354,9 @@ def simplified(module: Module, test: ast.expr, kind: str | None, depth: int = 0)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return negated(simplified(module, test.operand, kind, depth))
     if isinstance(test, ast.Name) and kind is not None and depth < 3:
-        bindings = module.bindings_of(test)
-        if len(bindings) == 1 and bindings[0].value is not None and "is_available" in unparse(bindings[0].value):
-            return simplified(module, bindings[0].value, kind, depth + 1)
+        named = module.only_value(test)
+        if named is not None and "is_available" in unparse(named):
+            return simplified(module, named, kind, depth + 1)
     return test
 
 

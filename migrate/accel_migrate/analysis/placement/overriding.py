@@ -78,9 +78,9 @@ def _sets_any_name(module: Module, node: ast.AST) -> bool:
 
 def _is_namespace(module: Module, node: ast.expr) -> bool:
     """`globals()`, `vars(args)`, `args.__dict__`; not those of an instance, whose attributes are its own."""
-    bindings = module.bindings_of(node) if isinstance(node, ast.Name) else []
-    if len(bindings) == 1 and isinstance(bindings[0].value, ast.Call | ast.Attribute) and not bindings[0].path:
-        return _is_namespace(module, bindings[0].value)
+    value = module.only_value(node) if isinstance(node, ast.Name) else None
+    if isinstance(value, ast.Call | ast.Attribute):
+        return _is_namespace(module, value)
     if isinstance(node, ast.Attribute):
         return node.attr == "__dict__" and not _is_instance(module, node.value)
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):

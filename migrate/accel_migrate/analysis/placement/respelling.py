@@ -93,11 +93,11 @@ class Respelling:
                 return node
         elif kinds == {"parameter"}:
             return self._passed(variable, depth)
-        if len(bindings) == 1 and bindings[0].value is not None and not bindings[0].path and kinds == {"assign"}:
+        if len(bindings) == 1 and (value := bindings[0].assigned) is not None:
             self.inlined = self.inlined or seen
-            if isinstance(bindings[0].value, ast.Constant):
+            if isinstance(value, ast.Constant):
                 self.switch = node
-            return self.carried(owner, bindings[0].value, depth + 1) or self._observed(variable)
+            return self.carried(owner, value, depth + 1) or self._observed(variable)
         return self._observed(variable)
 
     def _observed(self, variable: Variable) -> ast.expr | None:

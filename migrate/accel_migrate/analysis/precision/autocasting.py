@@ -91,10 +91,8 @@ def narrow(module: Module, dtype: ast.expr, depth: int = 0) -> ast.expr | None:
         named = [value for value in values if value is not None]
         if len(named) == len(values):
             return ast.Subscript(ast.Dict(dtype.value.keys, named), dtype.slice, ast.Load())
-    bindings = module.bindings_of(dtype)
-    if len(bindings) == 1 and bindings[0].value is not None and not bindings[0].path and depth < 4:
-        return narrow(module, bindings[0].value, depth + 1)
-    return None
+    value = module.only_value(dtype)
+    return narrow(module, value, depth + 1) if value is not None and depth < 4 else None
 
 
 def opposite(test: ast.expr) -> ast.expr:

@@ -172,8 +172,8 @@ class Locality:
     def _found_uses(self, module: Module, variable: Variable) -> list[ast.expr] | None:
         classes: list[ast.ClassDef] = []
         for binding in module.bindings(variable):
-            built = self.roles.made(module, binding.value)
-            if built is None or binding.kind != "assign" or binding.path:
+            built = self.roles.made(module, binding.assigned)
+            if built is None:
                 return None
             classes.append(built.node)
         given: list[ast.expr] = []

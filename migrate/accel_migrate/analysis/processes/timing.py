@@ -181,14 +181,12 @@ def is_built_anew(roles: Roles, timing: Timing, module: Module, node: ast.expr) 
         return False
     bindings = reaching(module, node)
     return bool(bindings) and all(
-        isinstance(binding.value, ast.Call)
-        and binding.kind == "assign"
-        and not binding.path
+        isinstance(binding.assigned, ast.Call)
         and timing.after_prepare(module, binding.statement)
         and not timing.place.prepares_later(variable, binding.statement)
         and not any(
             (held := module.variable(part)) is not None and roles.of(held) & Role.MODEL
-            for part in module.walk(binding.value, ast.Name, ast.Attribute)
+            for part in module.walk(binding.assigned, ast.Name, ast.Attribute)
         )
         for binding in bindings
     )

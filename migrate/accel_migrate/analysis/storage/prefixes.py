@@ -121,8 +121,8 @@ class _Wrapped:
         return not found or any(self._bound(module, variable, binding, depth) for binding in found)
 
     def _bound(self, module: Module, variable: Variable, binding: Binding, depth: int) -> bool:
-        if binding.kind == "assign" and binding.value is not None and not binding.path:
-            return self.may_be(module, binding.value, depth + 1)
+        if binding.assigned is not None:
+            return self.may_be(module, binding.assigned, depth + 1)
         if binding.kind != "parameter":
             return True
         given = self.graph.handed(variable)

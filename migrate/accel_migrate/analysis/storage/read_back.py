@@ -92,10 +92,8 @@ def _spelled(module: Module, path: ast.expr) -> str:
             return f"{_spelled(module, left)}{between}{_spelled(module, right)}"
         case ast.Call(func=called, args=parts) if module.qualified(called) == "os.path.join":
             return "/".join(_spelled(module, part) for part in parts)
-        case ast.Name() if (variable := module.variable(path)) is not None:
-            bindings = module.bindings(variable)
-            if len(bindings) == 1 and isinstance(bindings[0].value, ast.Constant):
-                return _spelled(module, bindings[0].value)
+        case ast.Name() if isinstance(value := module.only_value(path), ast.Constant):
+            return _spelled(module, value)
     return f"<{unparse(path)}>"
 
 

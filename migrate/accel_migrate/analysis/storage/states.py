@@ -185,13 +185,10 @@ def _is_asked(module: Module, call: ast.Call, models: Set[Variable]) -> bool:
 
 
 def _assigned(module: Module) -> Iterator[tuple[Variable, ast.expr]]:
-    for scope in (module.root, *module.functions.values()):
-        for name, bindings in scope.bindings.items():
-            yield from (
-                (Variable(scope, name), b.value) for b in bindings if b.kind == "assign" and b.value and not b.path
-            )
-    for variable, bindings in module.attribute_bindings.items():
-        yield from ((variable, b.value) for b in bindings if b.kind == "assign" and b.value and not b.path)
+    scopes = (module.root, *module.functions.values())
+    named = ((Variable(scope, name), bindings) for scope in scopes for name, bindings in scope.bindings.items())
+    for variable, bindings in (*named, *module.attribute_bindings.items()):
+        yield from ((variable, b.assigned) for b in bindings if b.assigned is not None)
 
 
 def _built_in(roles: Roles, model: Variable) -> Iterator[Variable]:

@@ -200,8 +200,8 @@ class FigureKinds:
         )
 
     def _binds_tensor(self, module: Module, binding: Binding, depth: int) -> bool:
-        value = binding.statement.value if isinstance(binding.statement, ast.AugAssign) else binding.value
-        if value is None or binding.path:
+        value = binding.statement.value if isinstance(binding.statement, ast.AugAssign) else binding.whole
+        if value is None:
             return False
         ended = isinstance(value, ast.Call) and called_name(value) in _LEAVES_TORCH
         return not ended and (binding.target in self.local.loss_names or self.holds_tensor(module, value, depth + 1))

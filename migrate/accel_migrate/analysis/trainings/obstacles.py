@@ -142,10 +142,7 @@ def _check_gpus(module: Module) -> None:
 
 
 def _gpu_number(module: Module, node: ast.expr) -> str | None:
-    bindings = module.bindings_of(node)
-    if len(bindings) == 1 and bindings[0].value is not None:
-        node = bindings[0].value
-    node = unwrapped(module, node)
+    node = unwrapped(module, module.only_value(node) or node)
     if isinstance(node, ast.Constant):
         if isinstance(node.value, str) and (found := _GPU.fullmatch(node.value)):
             return found.group(1)

@@ -128,10 +128,9 @@ def steps_own_tensors(module: Module, optimizer: ast.Call) -> bool:
 
 
 def _is_own_tensor(module: Module, item: ast.expr) -> bool:
-    bindings = module.bindings_of(item)
-    if len(bindings) != 1 or not isinstance(bindings[0].value, ast.Call) or bindings[0].path:
+    made = module.only_value(item)
+    if not isinstance(made, ast.Call):
         return False
-    made = bindings[0].value
     name = module.full_name(made.func)
     trained = any(k.arg == "requires_grad" and unparse(k.value) == "True" for k in made.keywords)
     return trained and name in _EQUAL

@@ -15,8 +15,7 @@ def told(module: Module, test: ast.expr) -> ast.expr:
     bindings = module.bindings_of(test) if isinstance(test, ast.Name) else []
     if len(bindings) == 2:
         return _branched(module, bindings) or test
-    value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
-    return value if value is not None and not bindings[0].path else test
+    return (bindings[0].assigned or test) if len(bindings) == 1 else test
 
 
 def _branched(module: Module, bindings: list[Binding]) -> ast.expr | None:

@@ -166,9 +166,8 @@ def _entries(module: Module, options: ast.expr) -> list[tuple[str | None, ast.ex
             return [(keyword.arg, keyword.value) for keyword in options.keywords]
     variable = module.variable(options)
     bindings = module.bindings(variable)
-    if variable is None or len(bindings) != 1 or bindings[0].kind != "assign" or bindings[0].path:
-        return None
-    return None if _is_filled(module, variable) or bindings[0].value is None else _entries(module, bindings[0].value)
+    value = bindings[0].assigned if len(bindings) == 1 else None
+    return None if variable is None or value is None or _is_filled(module, variable) else _entries(module, value)
 
 
 def _is_filled(module: Module, variable: Variable) -> bool:

@@ -72,10 +72,10 @@ def _sources(module: Module, iterated: ast.expr, path: tuple[int, ...]) -> Itera
 def kept_in(roles: Roles, variable: Variable) -> Kept | None:
     """The optimizers, schedulers or models that a variable keeps together; None if it is no such container."""
     module = variable.scope.module
-    bindings = [b for b in module.bindings(variable) if b.kind == "assign" and b.value is not None and not b.path]
-    if roles.of(variable) or len(bindings) != 1 or len(module.bindings(variable)) != 1:
+    bindings = module.bindings(variable)
+    value = bindings[0].assigned if len(bindings) == 1 else None
+    if value is None or roles.of(variable):
         return None
-    value = bindings[0].value
     if isinstance(value, ast.List | ast.Tuple) and value.elts:
         keys = tuple(str(index) for index in range(len(value.elts)))
         return _kept(roles, module, variable, keys, value.elts, isinstance(value, ast.Tuple))

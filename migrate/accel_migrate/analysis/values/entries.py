@@ -28,10 +28,10 @@ def entries(roles: Roles, module: Module, holder: ast.expr, key: object, depth: 
                 if not there:
                     return []
                 here += there
-        elif isinstance(binding.value, ast.Dict) and not binding.path:
-            pairs = zip(binding.value.keys, binding.value.values)
+        elif isinstance(held := binding.whole, ast.Dict):
+            pairs = zip(held.keys, held.values)
             here = [(home, value) for name, value in pairs if isinstance(name, ast.Constant) and name.value == key]
-            here = [] if None in binding.value.keys else here
+            here = [] if None in held.keys else here
         if not here:
             return []
         found += here
@@ -105,7 +105,7 @@ def _classes(roles: Roles, module: Module, owner: ast.expr, depth: int = 0) -> l
         return None
     found: list[Definition] = []
     for binding in bindings:
-        home, value = variable.scope.module, binding.value if not binding.path else None
+        home, value = variable.scope.module, binding.whole
         if binding.kind == "parameter":
             value = default_of(variable.scope.node, variable.name)
         handed = [(m, part) for m, _, part in given_by(roles.sites, variable)] if binding.kind == "parameter" else []

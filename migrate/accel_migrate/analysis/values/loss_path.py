@@ -159,7 +159,7 @@ def same_models(roles: Roles, graph: CallGraph, variable: Variable) -> set[Varia
     for current in found:
         module = current.scope.module
         for binding in module.bindings(current):
-            inner = _inner(module, binding.value) if binding.value is not None and not binding.path else None
+            inner = _inner(module, binding.whole) if binding.whole is not None else None
             if inner is not None and inner not in found:
                 found += [link for link in chain(roles, graph, inner) if link not in found]
     return set(found)

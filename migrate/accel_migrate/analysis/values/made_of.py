@@ -107,7 +107,7 @@ def parts_unread(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Pa
             if not family.isdisjoint(readers.get(name, ())):
                 continue
             for binding in bindings:
-                if binding.value is not None and not binding.path and has_weights(roles, owner.module, binding.value):
+                if binding.whole is not None and has_weights(roles, owner.module, binding.whole):
                     yield Part(owner.module, owner.node, name, binding.statement.lineno)
                     break
 

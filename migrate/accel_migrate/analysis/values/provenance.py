@@ -71,7 +71,7 @@ def chain(roles: Roles, graph: CallGraph, variable: Variable | None) -> list[Var
 def _is_made(roles: Roles, variable: Variable) -> bool:
     """Whether the code tells the call that makes what a variable holds, so that no run need show where it comes from."""
     module = variable.scope.module
-    made = [b.value for b in module.bindings(variable) if isinstance(b.value, ast.Call) and not b.path]
+    made = [b.whole for b in module.bindings(variable) if isinstance(b.whole, ast.Call)]
     return any(roles.role(module, call) & roles.of(variable) for call in made)
 
 
@@ -103,8 +103,7 @@ def _named_again(roles: Roles, variable: Variable) -> list[Variable]:
         return []
     module = variable.scope.module
     bindings = module.bindings(variable)
-    values = [b.value for b in bindings if b.kind == "assign" and not b.path and b.value is not None]
-    sources = [module.variable(itself(value)) for value in values]
+    sources = [module.variable(itself(b.assigned)) for b in bindings if b.assigned is not None]
     known = [source for source in sources if source is not None and source.scope is not variable.scope]
     same = len(known) == len(bindings) and len(set(known)) == 1  # of several it is not known which
     return known[:1] if same else []
@@ -200,7 +199,7 @@ def _item(value: ast.expr, index: int | None) -> ast.expr | None:
 def _stays(module: Module, parameter: Variable) -> bool:
     """Whether a parameter is what was handed over to the end: `model = model.to(device)` is, a wrapper is not."""
     bindings = [b for b in module.bindings(parameter) if b.kind != "parameter"]
-    return all(b.value is not None and not b.path and module.variable(itself(b.value)) == parameter for b in bindings)
+    return all(b.whole is not None and module.variable(itself(b.whole)) == parameter for b in bindings)
 
 
 def _is_itself(module: Module, binding: Binding, variable: Variable) -> bool:

@@ -609,11 +609,11 @@ class Roles:
     def _class_of(self, module: Module, variable: Variable | None) -> Definition | None:
         """The project's class that a variable holds an object of."""
         for binding in module.bindings(variable):
-            if isinstance(binding.value, ast.Call) and not binding.path:
-                made = itself(binding.value)  # `Diffuser(steps).to(device)`
+            if isinstance(binding.whole, ast.Call):
+                made = itself(binding.whole)  # `Diffuser(steps).to(device)`
                 owner = self.project.definition(module, made.func) if isinstance(made, ast.Call) else None
                 if owner is not None and isinstance(owner.node, ast.ClassDef):
-                    if made is binding.value or self._gives_itself(owner, binding.value):
+                    if made is binding.whole or self._gives_itself(owner, binding.whole):
                         return owner
         value = self.known.get(variable, UNKNOWN) if variable is not None and self._settled else UNKNOWN
         if value.owner is not None and value.module is not None:
