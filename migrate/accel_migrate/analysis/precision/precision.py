@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -19,7 +18,7 @@ from accel_migrate.analysis.precision.autocasting import Region, folded, narrow,
 from accel_migrate.analysis.precision.scaling import Scaling, Test, find_scaling, guards, scaling_conditions
 from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
 from accel_migrate.analysis.values.provenance import NotMigrated
-from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import conjuncts, unparse
 from accel_migrate.flow.scopes import Module
 
@@ -98,7 +97,7 @@ def _argument(precision: Precision, carrier: Respelling, device: DeviceDefinitio
     if not precision.regions:
         return _chosen(ast.Constant("fp16"), [*scaled, on_cuda])
     region = precision.regions[0]
-    wanted = _conditions(carrier, _asked(precision.scaling, region))
+    wanted = _conditions(carrier, _asked(carrier.graph.roles, precision.scaling, region))
     name: ast.expr
     if region.dtype is not None:
         told = narrow(region.module, region.dtype)
@@ -119,17 +118,17 @@ def _argument(precision: Precision, carrier: Respelling, device: DeviceDefinitio
     return _chosen(name, wanted if region.device is not None else [*wanted, on_cuda])
 
 
-def _asked(scaling: Scaling, region: Region) -> list[Test]:
+def _asked(roles: Roles, scaling: Scaling, region: Region) -> list[Test]:
     """The conditions that a region names itself; that there is a scaler is a condition of the scaler's."""
     asked = [] if region.enabled is None else [region.enabled]
     asked += [] if region.disabled is None else [opposite(region.disabled)]
-    return [known for test in asked if (known := _known(scaling, region.module, test)) is not None]
+    return [known for test in asked if (known := _known(roles, scaling, region.module, test)) is not None]
 
 
-def _known(scaling: Scaling, module: Module, test: ast.expr) -> Test | None:
-    if re.fullmatch(r"[\w.]*scaler\w*( is not None)?", unparse(test), re.I):
-        return scaling.condition
-    return module, test
+def _known(roles: Roles, scaling: Scaling, module: Module, test: ast.expr) -> Test | None:
+    match test:  # `scaler`, `scaler is not None`
+        case ast.Compare(left=asked, ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]) | asked:
+            return scaling.condition if roles.role(module, asked) & Role.SCALER else (module, test)
 
 
 def _by_the_dtype(precision: Precision, name: ast.expr, scaled: list[str]) -> bool:
@@ -159,7 +158,7 @@ def _check_scaled_wherever_narrow(
     """The Accelerator scales wherever it computes in fp16: so must the script."""
     for region in precision.regions if scaled else ():
         tests = [part for test in guards(region.module, region.call) for part in (test, *conjuncts(test))]
-        known = [_known(precision.scaling, region.module, test) for test in tests]
+        known = [_known(carrier.graph.roles, precision.scaling, region.module, test) for test in tests]
         compared = copy.copy(carrier)  # nothing of these is written
         around = [compared.carried(*test) for test in known if test is not None]
         names = {*wanted, *[_bracketed(folded(test)) for test in around if test is not None]}
