@@ -111,7 +111,7 @@ def _written(context: Context, silent: list[ast.Call]) -> Iterator[Change]:
     if missed:
         lines = ", ".join(str(line) for line in sorted({used.lineno for used in missed}))
         needed = any(_needs_all(context, used) for used in missed)
-        first = ", and run the model, or take its weights, above that, on all processes" if needed else ""
+        first = ", and run the model, or take its weights or gradients, above that, on all processes" if needed else ""
         message = (
             f"every process writes events (line {lines}); write them where accelerator.is_main_process is true{first}"
         )
@@ -135,8 +135,8 @@ def _uses(context: Context, silent: list[ast.Call]) -> list[ast.Call]:
 
 
 def _needs_all(context: Context, call: ast.Call) -> bool:
-    """Whether what is written runs a model, or takes its weights, which every process must do where they are sharded."""
-    by_hand = weights_by_hand(context.script, context.training, context.module)
+    """Whether what is written runs a model, or takes its weights or gradients: every process must, where they are sharded."""
+    by_hand = weights_by_hand(context.script, context.training, context.module, with_gradients=True)
     return any(
         isinstance(node, ast.Call) and (node in by_hand or is_forward(context.script.roles, context.module, node))
         for node in walk(call)

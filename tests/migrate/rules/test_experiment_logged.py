@@ -79,7 +79,8 @@ def test_a_guard_keeps_nobody_from_running_the_model() -> None:
     ready = "model.requires_grad_(True)\nwriter = SummaryWriter()\nfolder = writer.log_dir"
     source = training(functions=functions, ready=ready, after="writer.add_scalar('a', judged(model, x))")
     assert any(
-        "run the model, or take its weights, above that, on all processes" in message for message in notes(source)
+        "run the model, or take its weights or gradients, above that, on all processes" in message
+        for message in notes(source)
     )
     assert "is_main_process" not in migrated(source)
 
@@ -239,4 +240,9 @@ def test_weights_are_taken_by_all_processes() -> None:
     result = migrated(alone)
     assert "if accelerator.is_main_process:\n            writer.add_scalar" in result
     assert "            writer.add_histogram(name, weight.data.cpu().numpy())\n" in result
-    assert "take its weights, above that, on all processes" in " ".join(notes(alone))
+    gradient = alone.replace("weight.data.cpu().numpy()", "weight.grad.norm()")
+    assert "            writer.add_histogram(name, weight.grad.norm())\n" in migrated(gradient)
+    layer = gradient.replace("        for name", "        last = list(net.children())[-1]\n        for name")
+    layer = layer.replace("net.named", "last.named")
+    assert "            writer.add_histogram(name, weight.grad.norm())\n" in migrated(layer)
+    assert "take its weights or gradients, above that, on all processes" in " ".join(notes(alone))

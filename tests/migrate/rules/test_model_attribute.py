@@ -196,6 +196,8 @@ def _by_hand(line: str, early: str = "average = copy.deepcopy(model)") -> list[s
         "seen = {name: weight.data.clone().cpu().numpy() for name, weight in model.named_parameters()}",
         "for number, weight in enumerate(model.parameters()):\n        show(weight.norm().item())",
         "writer.add_histogram('head', model.fc.weight, 3)",
+        "seen = [row.item() for row in model.fc.weight[0]]",
+        "seen = {name: float(weight.norm()) for name, weight in model.named_parameters()}",
         "for kept, new in zip(average.parameters(), model.parameters()):\n        kept.data.lerp_(new.data, 0.1)",
     ],
 )

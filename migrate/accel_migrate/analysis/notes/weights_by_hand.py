@@ -12,36 +12,40 @@ from accel_migrate.flow.nodes import is_call_of
 from accel_migrate.flow.scopes import Binding, Module
 
 _YIELD = ("parameters", "named_parameters")
+_LAYERS = ("children", "named_children", "modules", "named_modules")
 _NAMED = ("weight", "bias")
 _LOGS = re.compile("add_[a-z]")
 _NUMBERS = ("numpy", "tolist", "item")
 _HAND_ON = ("zip", "enumerate", "next", "list", "tuple", "iter", "filter", "sorted")
 
 
-def weights_by_hand(script: Script, training: Training, module: Module) -> list[ast.Call]:
-    """The calls, in the order of the file; those before `prepare` meet whole weights."""
-    weights = _Weights(script, training, module)
+def weights_by_hand(script: Script, training: Training, module: Module, with_gradients: bool = False) -> list[ast.Call]:
+    """The calls, in the order of the file; those before `prepare` meet whole weights. Of gradients another rule speaks."""
+    weights = _Weights(script, training, module, with_gradients)
     found = (c for c in module.calls if weights.are_read(c) or weights.are_mixed(c) or weights.are_logged(c))
     return [call for call in found if training.timing.after_prepare(module, call)]
 
 
 class _Weights:
-    def __init__(self, script: Script, training: Training, module: Module) -> None:
+    def __init__(self, script: Script, training: Training, module: Module, with_gradients: bool) -> None:
         self.script, self.training, self.module = script, training, module
+        self.with_gradients = with_gradients
 
     def are_read(self, call: ast.Call) -> bool:
-        """`weight.detach().cpu().numpy()`."""
+        """`weight.detach().cpu().numpy()`, `float(weight.norm())`."""
         function = call.func
-        return isinstance(function, ast.Attribute) and function.attr in _NUMBERS and self._comes_from_one(function)
+        if _is_named(function, "float"):
+            return any(map(self._comes_from_one, call.args))
+        return _attribute(function) in _NUMBERS and self._comes_from_one(function)
 
     def are_logged(self, call: ast.Call) -> bool:
         """`writer.add_histogram(name, weight, epoch)`: it takes their numbers, perhaps on one process alone."""
         return bool(_LOGS.match(_attribute(call.func) or "")) and any(map(self._comes_from_one, call.args))
 
     def _comes_from_one(self, node: ast.expr) -> bool:
-        """Of a weight, and not of its gradient, which is another rule's."""
         parts = [node, *_below(node)]
-        return any(map(self._is_one, parts)) and not any(_attribute(part) == "grad" for part in parts)
+        of_gradient = any(_attribute(part) == "grad" for part in parts)
+        return any(map(self._is_one, parts)) and (self.with_gradients or not of_gradient)
 
     def are_mixed(self, call: ast.Call) -> bool:
         """`zip(model.parameters(), average.parameters())` of one model that is prepared and one that is not."""
@@ -65,11 +69,15 @@ class _Weights:
             return False
         if binding.kind == "assign":
             return self._is_one(binding.value, depth + 1)
-        # Another loop may use the same name for something else.
-        inside = binding.kind == "comprehension" or (
-            binding.kind == "for" and self.module.holds(binding.statement, name)
+        return self._goes_through(name, binding) and (
+            self._yields(binding.value)
+            or any(self._is_one(part, depth + 1) for part in [binding.value, *_below(binding.value)])
         )
-        return inside and self._yields(binding.value)
+
+    def _goes_through(self, name: ast.Name, binding: Binding) -> bool:
+        """Another loop may use the same name for something else."""
+        held = binding.kind == "for" and self.module.holds(binding.statement, name)
+        return held or binding.kind == "comprehension"
 
     def _yields(self, node: ast.expr) -> bool:
         """Whether an expression goes through weights of a prepared model, as `enumerate(model.parameters())` does."""
@@ -79,9 +87,22 @@ class _Weights:
             return any(map(self._is_prepared, _below(node.func)))
         return any(_is_named(node.func, name) for name in _HAND_ON) and any(map(self._yields, node.args))
 
-    def _is_prepared(self, node: ast.expr) -> bool:
+    def _is_prepared(self, node: ast.expr, depth: int = 0) -> bool:
+        """Whether it is a prepared model, or one of its layers: `list(model.children())[-1]`, `for layer in model.modules()`."""
         variable = self.module.variable(node)
-        return variable in self.training.storage.models and bool(self.script.roles.of(variable) & Role.MODEL)
+        if variable in self.training.storage.models and self.script.roles.of(variable) & Role.MODEL:
+            return True
+        if not isinstance(node, ast.Name) or depth > 1:
+            return False
+        bound = [b for b in self.module.bindings_of(node) if b.kind == "assign" or self._goes_through(node, b)]
+        return any(
+            isinstance(part.func, ast.Attribute)
+            and part.func.attr in _LAYERS
+            and self._is_prepared(part.func.value, depth + 1)
+            for binding in bound
+            if binding.value is not None
+            for part in self.module.walk(binding.value, ast.Call)
+        )
 
 
 def _below(node: ast.expr) -> Iterator[ast.expr]:
