@@ -161,7 +161,7 @@ class Program(Lookup):
     def _find_definition(self, module: Module, node: ast.AST) -> Definition | None:
         if isinstance(node, ast.Name):
             variable = module.resolve(node.id, module.scope(node))
-            return self._definition_of(module, variable) if variable else None
+            return self._definition_of(module, variable, reaching(module, node)) if variable else None
         if isinstance(node, ast.Attribute):
             scope = module.scope(node)
             owner = scope.owner_class
@@ -180,8 +180,9 @@ class Program(Lookup):
                 return found if found is not None and _is_of_class(found.node) else None
         return None
 
-    def _definition_of(self, module: Module, variable: Variable, depth: int = 0) -> Definition | None:
-        bindings = variable.scope.bindings[variable.name]
+    def _definition_of(
+        self, module: Module, variable: Variable, bindings: list[Binding], depth: int = 0
+    ) -> Definition | None:
         if len({_origin(binding) for binding in bindings}) != 1:
             return None
         binding = bindings[0]
@@ -196,7 +197,7 @@ class Program(Lookup):
     def _top_level(self, module: Module, name: str, depth: int = 0) -> Definition | None:
         if name not in module.root.bindings or depth > 5:  # files may pass a name on to each other in a circle
             return None
-        return self._definition_of(module, Variable(module.root, name), depth)
+        return self._definition_of(module, Variable(module.root, name), module.root.bindings[name], depth)
 
     def method(self, owner: Definition, name: str, depth: int = 0) -> Definition | None:
         """A method of a class, or of the base classes that are in the project."""

@@ -104,3 +104,13 @@ def test_a_name_is_the_imported_file_until_it_is_bound_anew(lines: str, found: l
     calls = [call for call in modules[0].calls if isinstance(call.func, ast.Attribute)]
     named = [program.definition(modules[0], call.func) for call in calls]
     assert [getattr(each.node, "name", None) if each is not None else None for each in named] == found
+
+
+def test_a_call_runs_what_its_name_is_bound_to_there() -> None:
+    text = "train = load()\ntrain(0)\n\ndef train(x): ...\n\ntrain(1)\n\ndef main():\n    train(2)\n"
+    module = Module(Source.from_bytes(Path("train.py"), text.encode()))
+    program = Program([module])
+    called = {call.args[0].value: call.func for call in module.calls if call.args}  # type: ignore[attr-defined]
+    runs = {number: program.definition(module, function) for number, function in called.items()}
+    assert runs[0] is None and runs[2] is None
+    assert runs[1] is not None and runs[1].node is module.tree.body[2]
