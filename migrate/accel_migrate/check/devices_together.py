@@ -342,7 +342,7 @@ class Devices:
 
     def is_option(self, file: Module, node: ast.Attribute) -> bool:
         """Whether a parser fills an attribute."""
-        return node.attr in self._options and not self._is_set_by_class(file, node)
+        return self._is_told(file, node.attr, node)
 
     def set_to(self, file: Module, node: ast.Name | ast.Attribute) -> list[tuple[Module, ast.expr]]:
         """The values that a name or attribute gets anywhere, also one of another file."""
@@ -515,7 +515,7 @@ class Devices:
         found: set[str] = set()
         if scope is None and isinstance(node, ast.Name) and "*" in file.imports and not hasattr(builtins, name):
             return {f"`{name}`, which a star import brings"}
-        if scope is None and name in self._options and not self._is_set_by_class(file, node):
+        if scope is None and self._is_told(file, name, node):
             found.add(f"the option --{name}")
         assigned = [(home, value) for home, value in self._assigned.get((scope, name), ()) if value is not node]
         assigned = assigned or (self._in_classes.get(name, []) if isinstance(node, ast.Attribute) else [])
@@ -532,6 +532,14 @@ class Devices:
                 if given is not None:
                     found |= self._devices(site.file, given, depth + 1)
         return found
+
+    def _is_told(self, file: Module, name: str, node: ast.expr) -> bool:
+        return name in self._options and not self._is_set_by_class(file, node) and not self._is_set(name)
+
+    def _is_set(self, option: str) -> bool:
+        """`args.device = ...` below each `args = parser.parse_args()`: nothing reads what the option says."""
+        parsed = [(f, f.statement(c)) for f, c in self._side.calls if getattr(c.func, "attr", "") == "parse_args"]
+        return bool(parsed) and all(_is_set_below(file, statement, option) for file, statement in parsed)
 
     def _is_set_by_class(self, file: Module, node: ast.expr) -> bool:
         """`self.device` of a class that sets it: not the option of that name."""
@@ -554,6 +562,16 @@ class Devices:
         elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
             for part, each in zip(target.elts, value.elts):
                 self._assign(file, part, each)
+
+
+def _is_set_below(file: Module, parsed: ast.stmt, option: str) -> bool:
+    if isinstance(parsed, ast.Assign):
+        block, name = file.block(parsed), f"{unparse(parsed.targets[0])}.{option}"
+        for later in block[block.index(parsed) + 1 :]:
+            used = {type(n.ctx) for n in file.walk(later, ast.Attribute) if unparse(n) == name}
+            if used:
+                return used == {ast.Store} and isinstance(later, ast.Assign) and unparse(later.targets[0]) == name
+    return False
 
 
 def _filled_in(text: ast.expr) -> list[ast.expr]:

@@ -381,3 +381,11 @@ def test_a_training_before_another_has_an_accelerator_of_its_own() -> None:
 def test_a_model_on_the_first_gpu_is_taken_to_the_right_one_by_prepare() -> None:
     plain = TRAINER.replace("        self.betas = torch.linspace(0, 1, 10).to(device)\n", "        self.step = 0\n")
     assert not said("AM956", "x = 1\n", plain.replace("BEFORE", "schedule = Schedule(torch.nn.Linear(1, 1), 'cuda')"))
+
+
+def test_an_option_that_the_script_sets_before_anything_reads_it() -> None:
+    parsed = TOP.format("") + "p = argparse.ArgumentParser()\np.add_argument('--device')\nargs = p.parse_args()\n{}"
+    use = MODEL + "x = x.to(args.device)\n"
+    assert not said("AM956", "x = 1\n", parsed.format("args.device = accelerator.device\n") + use)
+    for line in ("if args.fast:\n    args.device = accelerator.device\n", "args.device = args.device or 'cuda'\n"):
+        assert said("AM956", "x = 1\n", parsed.format(line) + use)
