@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.loss_reduced import reduced
 from accel_migrate.analysis.notes.paired_rows import paired_rows
+from accel_migrate.analysis.notes.shares import trains_on_share
 from accel_migrate.edits import note
 from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Safety
@@ -19,7 +20,7 @@ from accel_migrate.rule import Context, Rule
 CODE = "AM802"
 _SUM = (
     "the loss {verb} summed over the batch ({line}), and gradients are averaged over processes: a step is as large as with "
-    "one process's batch; for the sum over all of them multiply the loss by accelerator.num_processes"
+    "one process's batch; for the sum over all of them multiply the loss by accelerator.num_processes{once}"
 )
 _UNEVEN = (
     "the loss {verb} divided by a count or a sum that differs from batch to batch ({line}), and every process weighs the same in "
@@ -31,9 +32,9 @@ _WEIGHTED = (
 )
 _BETWEEN = (
     "the loss {verb} between samples of a batch ({line}), and each process has those of its own batch alone: a sample meets as "
-    "many others as batch_size allows, however many processes there are, and those of batch_size / N where batches are split "
-    "over processes"
+    "many others as batch_size allows, however many processes there are{split}"
 )
+_SPLIT = ", and those of batch_size / N where batches are split over processes"
 _TOLD = {"sum": _SUM, "uneven": _UNEVEN, "weighted": _WEIGHTED}
 
 
@@ -54,7 +55,13 @@ def find(context: Context) -> Iterator[Change]:
 def _message(context: Context, text: str, node: ast.AST | None, sure: bool) -> str:
     owner: Module = next((m for m in context.script.project.modules if node in m.parents), context.module)
     where = "line" if owner is context.module else f"{owner.source.path.name}, line"
-    return text.format(line=f"{where} {getattr(node, 'lineno', 0)}", verb="is" if sure else "may be")
+    shared = trains_on_share(context.script, context.training)  # AM805 says it where no loader is
+    return text.format(
+        line=f"{where} {getattr(node, 'lineno', 0)}",
+        verb="is" if sure else "may be",
+        split=_SPLIT if shared else "",
+        once="" if shared else ", once each has samples of its own",
+    )
 
 
 RULE = Rule(

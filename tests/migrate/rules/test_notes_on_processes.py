@@ -176,6 +176,26 @@ def test_names_a_model_that_is_built_for_the_rows_of_a_batch():
     assert f"batch_size rows (line {line}) must change first" in noted(source, "AM801")
 
 
+@pytest.mark.parametrize(
+    ("loss", "shared", "alone"),
+    [
+        ("((h := model(x)) @ h.t()).softmax(1).diag().mean()", "where batches are split over processes", "there are"),
+        (
+            "(model(x) - 1).pow(2).sum()",
+            "multiply the loss by accelerator.num_processes",
+            "once each has samples of its own",
+        ),
+    ],
+)
+def test_a_loss_where_no_loader_is_sharded_is_not_told_of_shards(loss: str, shared: str, alone: str):
+    assert noted(training(loss=loss), "AM802").endswith(shared)
+    by_hand = training(loss=loss).replace(
+        "enumerate(loader)", "enumerate([(torch.randn(4, 3), torch.zeros(4).long())])"
+    )
+    assert noted(by_hand, "AM802").endswith(alone)
+    assert "AM805" in codes(by_hand)
+
+
 def test_looks_for_the_sum_inside_a_function():
     source = training(
         functions="def loss_of(out, y):\n    return ((out - y) ** 2).sum()\n", loss="loss_of(model(x), y)"
