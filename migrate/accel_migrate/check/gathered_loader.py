@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
 from accel_migrate.check.loader_origins import of_every_loader
-from accel_migrate.check.shares_counted import GROWS, Shares, only_shows, own_names, root
+from accel_migrate.check.shares_counted import GROWS, Shares, keeps_what_it_gets, only_shows, own_names, root
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
@@ -153,11 +153,8 @@ def _grows(file: Module, loop: ast.For, node: ast.AST) -> bool:
         return any(unparse(side) == unparse(node.targets[0]) for side in (node.value.left, node.value.right))
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         function = node.value.func
-        return (
-            isinstance(function, ast.Attribute)
-            and function.attr in GROWS
-            and root(function.value) not in own_names(file, loop)
-        )
+        grows = isinstance(function, ast.Attribute) and function.attr in GROWS
+        return (grows or keeps_what_it_gets(file, node)) and root(function) not in own_names(file, loop)
     return False
 
 

@@ -288,12 +288,16 @@ def _grown(file: Module, node: ast.AST, own: set[str]) -> Iterator[str]:
         case ast.Call(func=ast.Attribute(value=kept, attr=attr)) if attr in GROWS and root(kept) not in own:
             if not only_shows(file, node):
                 yield _kept_in(kept)
-        case ast.Expr(value=ast.Call(func=ast.Name() | ast.Attribute() as kept, args=[_, _, *_])) if (
-            root(kept) not in own
-        ):
-            variable = file.variable(kept)  # `metric(net(x), y)`, of an object that keeps what it was called with
-            if variable is not None and any(isinstance(each.value, ast.Call) for each in file.bindings(variable)):
-                yield _kept_in(kept)
+        case ast.Expr(value=ast.Call(func=kept)) if keeps_what_it_gets(file, node) and root(kept) not in own:
+            yield _kept_in(kept)
+
+
+def keeps_what_it_gets(file: Module, statement: ast.Expr) -> bool:
+    """`metric(net(x), y)`, of an object that keeps what it is called with."""
+    match statement.value:
+        case ast.Call(func=ast.Name() | ast.Attribute() as kept, args=[_, _, *_]):
+            return any(isinstance(binding.value, ast.Call) for binding in file.bindings_of(kept))
+    return False
 
 
 def _entered(node: ast.AST, bound: set[str]) -> Iterator[str]:

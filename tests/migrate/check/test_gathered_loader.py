@@ -441,3 +441,12 @@ def test_what_was_sent_is_of_the_last_batch_below() -> None:
     below = RUN_FOR_ALL + "    total += accelerator.sum_for_metrics({})\n"
     assert said("AM955", "x = 1\n", BOTH + below.format("len(y)"))
     assert not said("AM955", "x = 1\n", BOTH + below.format("len(x)"))
+
+
+def test_a_meter_that_is_called_with_this_processs_batch() -> None:
+    made = "from torchmetrics import Accuracy\nmetric = Accuracy()\n"
+    ready = "accelerator = Accelerator()\nnet, test = accelerator.prepare(net, DataLoader(data))\n"
+    loop = "for x, y in accelerator.whole_batches(test):\n    n += accelerator.sum_for_metrics(len(y))\n    {}\n"
+    text = "from torch.utils.data import DataLoader\nfrom accel_runtime import Accelerator\n" + made + ready + loop
+    assert said("AM955", "x = 1\n", text.format("metric(net(x), y)"))
+    assert not said("AM955", "x = 1\n", text.format("print(net(x), y)"))
