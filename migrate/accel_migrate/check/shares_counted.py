@@ -194,7 +194,10 @@ class Shares:
     def _counts(self, file: Module, loop: ast.For | ast.While, entered: Site | None) -> bool:
         """Whether figures grow in an evaluation over a prepared loader and nothing brings the processes together."""
         names = self._let_out(file, loop)
-        if not names or self._trains(file, loop, entered) or self._gathers(loop):
+        if names and self._gathers(loop):  # those of whole batches are looked at statement by statement
+            whole = "whole_batches" in unparse(loop.iter if isinstance(loop, ast.For) else loop.test)
+            names = frozenset() if whole else self._beside(file, loop)
+        if not names or self._trains(file, loop, entered):
             return False
         return not self._is_gathered(file, loop, names, entered, frozenset())
 
@@ -212,6 +215,25 @@ class Shares:
                 if getattr(callee, "name", "") not in ("forward", "__init__"):
                     found |= self._grown_by(callee, call)
         return frozenset(found)
+
+    def _beside(self, file: Module, loop: ast.For | ast.While) -> frozenset[str]:
+        """What grows by this process's batch, where others grow by what is gathered."""
+        own, bound, gathered = own_names(file, loop), _bound(loop), set[str]()
+        given = [(n.value, target) for n in walk(loop) if isinstance(n, ast.Assign) for target in n.targets]
+        given += [(n.iter, n.target) for n in walk(loop) if isinstance(n, ast.For) and n is not loop]
+        while (
+            more := {
+                name
+                for value, target in given
+                if self._gathers(value) or _read_in(value) & gathered
+                for name in _bound(target)
+            }
+            - gathered
+        ):
+            gathered |= more
+        growing = [node for node in walk(loop) if isinstance(node, ast.AugAssign | ast.Expr)]
+        alone = [n for n in growing if _read_in(n) & bound and not _read_in(n) & gathered and not self._gathers(n)]
+        return frozenset(key for node in alone for part in walk(node) for key in _grown(file, part, own))
 
     def _grown_by(self, function: Function, call: ast.Call) -> set[str]:
         """What a function leaves figures in that outlives it, as its caller names it: a field, a global, what it was handed."""

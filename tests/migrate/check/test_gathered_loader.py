@@ -450,3 +450,12 @@ def test_a_meter_that_is_called_with_this_processs_batch() -> None:
     text = "from torch.utils.data import DataLoader\nfrom accel_runtime import Accelerator\n" + made + ready + loop
     assert said("AM955", "x = 1\n", text.format("metric(net(x), y)"))
     assert not said("AM955", "x = 1\n", text.format("print(net(x), y)"))
+
+
+@pytest.mark.parametrize(
+    "line", ["total += loss(net(x), y)", "kept.append(net(x))", "print(net(x))", "total += (p == t).sum()"]
+)
+def test_a_figure_of_this_process_beside_one_that_is_gathered(line: str) -> None:
+    loop = "for x, y in test:\n    p, t = accelerator.gather_for_metrics((net(x), y))\n    right += (p == t).sum()\n"
+    text = BOTH + "net.eval()\n" + loop + f"    {line}\nprint(right, total, kept)\n"
+    assert bool(said("AM955", "x = 1\n", text)) is ("print" not in line and "p == t" not in line)
