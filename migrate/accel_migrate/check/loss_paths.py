@@ -114,12 +114,11 @@ def _values_in(scope: ast.AST) -> dict[str, list[ast.AST]]:
     for node in walk(scope):
         if type(node) not in _SETTING:
             continue
-        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign) and node.value is not None:
+        value = node.iter if isinstance(node, ast.For) else getattr(node, "value", None)
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.For) and value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for name in {part.id for target in targets for part in walk(target) if isinstance(part, ast.Name)}:
-                found.setdefault(name, []).append(node.value)
-        elif isinstance(node, ast.For) and isinstance(node.target, ast.Name):
-            found.setdefault(node.target.id, []).append(node.iter)
+                found.setdefault(name, []).append(value)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if isinstance(node.func.value, ast.Name):
                 found.setdefault(node.func.value.id, []).extend(node.args)

@@ -132,3 +132,12 @@ def test_another_model_of_the_same_builder_that_nothing_prepares(other: str) -> 
     top = UNPACKED + other + "\n" + PREPARED
     assert said("AM967", "x = 1\n", BUILDER.format(top + LOOP.format("cost(judge(net(x)), y)")))
     assert not said("AM967", "x = 1\n", BUILDER.format(top + LOOP.format("cost(net(x), y)")))
+
+
+def test_a_loss_that_is_added_up_over_the_rows_of_an_output() -> None:
+    rows = (
+        "for x in data:\n    loss = 0\n    for row, label in zip({}, x):\n        loss = loss + (row - label).sum()\n"
+    )
+    step = "    accelerator.backward(loss)\n    opt.step()\n"
+    assert not said("AM967", "x = 1\n", TOP.format("") + rows.format("net(x)") + step)
+    assert said("AM967", "x = 1\n", TOP.format("") + rows.format("other(x)") + step)
