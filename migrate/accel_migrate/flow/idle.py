@@ -47,6 +47,8 @@ class Words:
         if found.issuperset(self.units):
             return frozenset()
         self._read()
+        if not found <= self.of.keys():
+            return frozenset()  # what a function of another file names is not known
         while above := [u for u in self.of if u not in found and self.of[u] & {each.name for each in found}]:
             found.update(above)
         words = self._all(self.top.union(*[self.of[unit] for unit in found]))

@@ -43,3 +43,9 @@ def test_an_imported_file_does_not_run_its_main_guard():
 
 def test_a_name_that_is_looked_up_may_be_any():
     assert idle("def unused(): pass\nglobals()[name]()\n") == set()
+
+
+def test_a_running_function_of_a_file_that_is_not_among_them() -> None:
+    (train,) = ast.parse("def train(): step()\n").body
+    tree = ast.parse("def step(): ...\n")
+    assert Words([tree]).idle([train]) == frozenset()  # type: ignore[list-item]
