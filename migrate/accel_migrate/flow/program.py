@@ -161,7 +161,10 @@ class Program(Lookup):
     def _find_definition(self, module: Module, node: ast.AST) -> Definition | None:
         if isinstance(node, ast.Name):
             variable = module.resolve(node.id, module.scope(node))
-            return self._definition_of(module, variable, reaching(module, node)) if variable else None
+            bound = reaching(module, node)
+            if any(binding.kind == "import" for binding in bound):
+                bound = module.bindings(variable)  # of several imports of one name `imports` keeps the last
+            return self._definition_of(module, variable, bound) if variable else None
         if isinstance(node, ast.Attribute):
             scope = module.scope(node)
             owner = scope.owner_class

@@ -59,25 +59,19 @@ class _Weights:
             return any(map(self._is_prepared, _below(node)))
         if isinstance(node, ast.Call):
             return _is_named(node.func, "next") and self._yields(node)
-        if not isinstance(node, ast.Name) or depth > 1:
-            return False
-        bindings = self.module.bindings_of(node)
-        return any(self._is_bound(node, binding, depth) for binding in bindings)
+        return depth < 2 and any(self._is_bound(binding, depth + 1) for binding in self._bound(node))
 
-    def _is_bound(self, name: ast.Name, binding: Binding, depth: int) -> bool:
-        if binding.value is None:
-            return False
-        if binding.kind == "assign":
-            return self._is_one(binding.value, depth + 1)
-        return self._goes_through(name, binding) and (
-            self._yields(binding.value)
-            or any(self._is_one(part, depth + 1) for part in [binding.value, *_below(binding.value)])
-        )
+    def _bound(self, node: ast.expr) -> list[Binding]:
+        """What a name is set to or goes through; another loop may use the same name for something else."""
+        bindings = self.module.bindings_of(node) if isinstance(node, ast.Name) else []
+        kinds = ("assign", "comprehension")
+        return [b for b in bindings if b.kind in kinds or (b.kind == "for" and self.module.holds(b.statement, node))]
 
-    def _goes_through(self, name: ast.Name, binding: Binding) -> bool:
-        """Another loop may use the same name for something else."""
-        held = binding.kind == "for" and self.module.holds(binding.statement, name)
-        return held or binding.kind == "comprehension"
+    def _is_bound(self, binding: Binding, depth: int) -> bool:
+        if binding.value is None or binding.kind == "assign":
+            return binding.value is not None and self._is_one(binding.value, depth)
+        parts = [binding.value, *_below(binding.value)]
+        return self._yields(binding.value) or any(self._is_one(part, depth) for part in parts)
 
     def _yields(self, node: ast.expr) -> bool:
         """Whether an expression goes through weights of a prepared model, as `enumerate(model.parameters())` does."""
@@ -92,14 +86,9 @@ class _Weights:
         variable = self.module.variable(node)
         if variable in self.training.storage.models and self.script.roles.of(variable) & Role.MODEL:
             return True
-        if not isinstance(node, ast.Name) or depth > 1:
-            return False
-        bound = [b for b in self.module.bindings_of(node) if b.kind == "assign" or self._goes_through(node, b)]
-        return any(
-            isinstance(part.func, ast.Attribute)
-            and part.func.attr in _LAYERS
-            and self._is_prepared(part.func.value, depth + 1)
-            for binding in bound
+        return depth < 2 and any(
+            _attribute(part.func) in _LAYERS and self._is_prepared(part.func.value, depth + 1)  # type: ignore[attr-defined]
+            for binding in self._bound(node)
             if binding.value is not None
             for part in self.module.walk(binding.value, ast.Call)
         )
