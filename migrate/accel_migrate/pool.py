@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
+from multiprocessing import parent_process
 from typing import TypeVar
 
 TaskT = TypeVar("TaskT")
@@ -35,7 +38,7 @@ def _until_broken(
     work: Callable[[TaskT], ResultT], waiting: deque[TaskT], queue: Iterator[TaskT], jobs: int
 ) -> Generator[ResultT, None, list[TaskT]]:
     """Work off the queue; the value of the generator is what was under way when a process died."""
-    pool = ProcessPoolExecutor(jobs, initializer=_leave_interrupts_to_the_parent)
+    pool = ProcessPoolExecutor(jobs, initializer=_follow_the_parent)
     try:
         running = deque((task, _submitted(pool, work, task)) for task in waiting)
         while running:
@@ -51,9 +54,17 @@ def _until_broken(
     return []
 
 
-def _leave_interrupts_to_the_parent() -> None:
-    """Ctrl-C reaches every process of the terminal; one line about it is enough."""
+def _follow_the_parent() -> None:
+    """Ctrl-C reaches every process of the terminal, and one line about it is enough; no worker outlives who reads its results."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+
+
+def _end_with_the_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _submitted(pool: ProcessPoolExecutor, work: Callable[[TaskT], ResultT], task: TaskT) -> Future[ResultT]:
@@ -67,7 +78,7 @@ def _submitted(pool: ProcessPoolExecutor, work: Callable[[TaskT], ResultT], task
 
 
 def _alone(work: Callable[[TaskT], ResultT], task: TaskT, lost: Callable[[TaskT], ResultT]) -> ResultT:
-    with ProcessPoolExecutor(1) as pool:
+    with ProcessPoolExecutor(1, initializer=_follow_the_parent) as pool:
         try:
             return pool.submit(work, task).result()
         except BrokenProcessPool:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 from accel_migrate.pool import spread
@@ -33,3 +35,16 @@ def test_many_files_are_told_in_the_same_order_whatever_the_number_of_jobs(run: 
     one, two = (run("--diff", "-j", jobs, ".") for jobs in ("1", "2"))
     assert one.raw == two.raw
     assert one.out.count("--- a/") == 12
+
+
+def test_no_worker_outlives_the_run() -> None:
+    script = (
+        "import os, signal\nfrom accel_migrate.pool import spread\n\n"
+        "def work(task):\n    os.write(1, b'!')\n    signal.pause()\n\n"
+        "list(spread(work, range(2), 2, print))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        assert run.stdout.read(2) == b"!!"
+        run.kill()
+        assert run.communicate(timeout=60)[0] == b""  # the pipe ends with the last of its writers
