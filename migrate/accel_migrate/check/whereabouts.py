@@ -218,6 +218,8 @@ class Whereabouts:
                 return self.of(file, value, entered)
             case (("item", int(index)), *rest) if isinstance(value, ast.Tuple | ast.List) and index < len(value.elts):
                 return self._part(file, value.elts[index], tuple(rest), entered)
+            case ("element", *rest) if isinstance(value, ast.Tuple | ast.List):
+                return frozenset().union(*[self._part(file, each, tuple(rest), entered) for each in value.elts])
             case ("element", ("item", 0), *_) if name == "enumerate":
                 return NOWHERE
             case ("element", ("item", 1), *rest) if name == "enumerate" and arguments:
@@ -226,7 +228,8 @@ class Whereabouts:
                 return self._part(file, arguments[index], ("element", *rest), entered)
         if name == "next" and arguments:
             return self._part(file, arguments[0], ("element", *part), entered)
-        if name in ("iter", "tqdm", "list", "cycle", "islice") and arguments:
+        # `sum_for_metrics` brings each tensor back to the device that it is on.
+        if name in ("iter", "tqdm", "list", "cycle", "islice", "sum_for_metrics") and arguments:
             return self._part(file, arguments[0], part, entered)
         callees = self._side.flows.callees.get(value, ()) if isinstance(value, ast.Call) else ()
         if callees and isinstance(value, ast.Call):

@@ -291,3 +291,11 @@ for x, y in loader:
 def test_weights_go_where_their_module_goes() -> None:
     assert "prepare(net, optimizer, loader)" in migrated(SHIFTED.format(made="nn.Parameter(torch.zeros(3))"))
     assert "cpu=True" in migrated(SHIFTED.format(made="torch.zeros(3)"))
+
+
+def test_figures_of_all_batches_are_where_those_of_one_are() -> None:
+    before = BEFORE + LOOP.format("out = net(x.to(device))\n    right += (out.argmax(1).cpu() == n).sum()")
+    rounds = "    for out, n in accelerator.sum_for_metrics([(out, n)]):\n        right += (out.argmax(1).cpu() == n).sum()\n"
+    loop = LOOP.replace("train", "accelerator.whole_batches(train)") + rounds
+    assert not said("AM969", before, OFF + loop.format("out = net(x.to(accelerator.device))"))
+    assert said("AM969", before, AFTER + loop.format("out = net(x)"))
