@@ -258,13 +258,8 @@ def _settings(wrappings: list[Wrapping]) -> tuple[tuple[str, ast.expr], ...]:
 
 def _timeout(modules: list[Module]) -> tuple[Module, ast.expr] | None:
     """How long collectives may wait, where the script says so."""
-    for module in modules:
-        for call in module.calls:
-            if module.qualified(call.func) == "torch.distributed.init_process_group":
-                for keyword in call.keywords:
-                    if keyword.arg == "timeout":
-                        return module, keyword.value
-    return None
+    joins = [(m, c) for m in modules for c in m.calls if m.qualified(c.func) == "torch.distributed.init_process_group"]
+    return next(((m, k.value) for m, call in joins for k in call.keywords if k.arg == "timeout"), None)
 
 
 def _outermost(replacements: list[Replacement]) -> list[Replacement]:
