@@ -11,6 +11,7 @@ import libcst as cst
 
 from accel_migrate.apply.lines import (
     BLANK,
+    commented_out,
     leading,
     leading_blank,
     merged,
@@ -50,10 +51,15 @@ class Blocks:
         carried: list[cst.EmptyLine] | None = None  # what a removed statement leaves to the next one
         position = 0
         alone = False  # whether nothing was put in beside the last statement
+        below = 0  # how many statements were put in below it
         for node in nodes:
             count = self.skeleton.count(node)
             mine = statements[position : position + count]
             position += count
+            if below and result and (tried := commented_out(leading(node))):
+                result[-below] = with_leading(result[-below], [*tried, *leading(result[-below])])
+                node = with_leading(node, leading(node)[len(tried) :])
+            below = sum(len(insert.statements) for each in mine for insert in self.edits.after.get(each, ()))
             if not any(statement in self.edits.touched for statement in mine):
                 new: list[cst.BaseStatement] = [node]
             elif isinstance(node, cst.SimpleStatementLine):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
+from itertools import takewhile
+from textwrap import dedent
 
 import libcst as cst
 
@@ -71,3 +74,22 @@ def merged(earlier: list[cst.EmptyLine], later: list[cst.EmptyLine], first: bool
     if first:
         return [*earlier, *rest]
     return [*(earlier if blank_before >= blank_after else later[:blank_after]), *rest]
+
+
+def commented_out(lines: Sequence[cst.EmptyLine]) -> Sequence[cst.EmptyLine]:
+    """The comments right below a statement that are code of its block, up to a blank line: `# optimizer = Adam(...)`."""
+    run = list(takewhile(lambda line: line.comment is not None, lines))
+    if not run or len(run) == len(lines):
+        return []
+    try:
+        tree = ast.parse(dedent("\n".join(line.comment.value.lstrip("#") for line in run if line.comment is not None)))
+    except SyntaxError:
+        return []
+    return run if all(map(_does_something, tree.body)) else []
+
+
+def _does_something(statement: ast.stmt) -> bool:
+    """And is no word, nor `note: word`."""
+    if isinstance(statement, ast.Expr):
+        return isinstance(statement.value, ast.Call)
+    return not isinstance(statement, ast.AnnAssign) or statement.value is not None

@@ -6,6 +6,7 @@ from textwrap import indent
 
 import pytest
 
+from tests.migrate.rules.scripts import training
 from tests.migrate.rules.verbs import migrated, unchanged
 from tests.migrate.test_reasons import results
 
@@ -249,3 +250,19 @@ def test_a_loader_of_another_script_with_a_helper_in_common_is_not_prepared():
     found = results(shared=shared, drawn=drawn, loaded=loaded)
     assert b"model, optimizer = accelerator.prepare(model, optimizer)\nfor _" in found["drawn"].after
     assert b"model, optimizer, rows = accelerator.prepare(model, optimizer, rows)\nfor x" in found["loaded"].after
+
+
+@pytest.mark.parametrize(
+    ("comment", "above"),
+    [
+        ("# optimizer = torch.optim.Adam(model.parameters())\n# scheduler.step()\n\n", True),
+        ("# optimizer = torch.optim.Adam(\n#     model.parameters(),\n# )\n\n", True),
+        ("# epochs = 3\nepochs = 2\n", False),  # of what follows
+        ("# training\n\n", False),
+        ("# note: training\n\n", False),
+        ("# it trains here\n\n", False),
+    ],
+)
+def test_stands_below_what_is_commented_out_beside_the_optimizer(comment: str, above: bool) -> None:
+    text = migrated(training(ready=comment + "start = 0\n"))
+    assert (text.index("# ") < text.index(".prepare(")) is above
