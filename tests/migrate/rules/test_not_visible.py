@@ -91,6 +91,7 @@ def test_says_what_data_parallel_did_for_it():
         ("from transformers import AutoModelForImageClassification as Auto\n", "Auto.from_pretrained('x')"),
         ("", "torch.load('model.pt')"),
         ("", "torch.hub.load('some/where', 'net')"),
+        ("import importlib\n", "importlib.import_module('nets.' + name).net"),
         (
             "import timm\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
             "        self.body = timm.create_model('x')\n    def forward(self, x):\n        return self.body(x)\n",

@@ -21,10 +21,10 @@ from accel_migrate.flow.program import default_of
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.torch_api import itself
 
-# Libraries that have models; those of transformers for texts have no batch normalisation.
+# Libraries that have models, or find them in files; those of transformers for texts have no batch normalisation.
 _MODELS = (
     "timm.", "torchvision.", "torchaudio.", "transformers.", "diffusers.", "monai.", "kornia.", "torch_geometric.", "dgl.",
-    "torch.hub.load", "torch.load", "torch.jit.load", "ray.", "google.",
+    "torch.hub.load", "torch.load", "torch.jit.load", "ray.", "google.", "importlib.",
 )  # fmt: skip
 _WITHOUT = re.compile(
     r"torchvision\.(models\.(\w+\.)*(alexnet|vgg\d+|squeezenet\w+|vit_\w+|swin_\w+|convnext_\w+)|(?!models)\w+\..*)"
