@@ -9,9 +9,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.notes.batch_rows import trains_on_share
 from accel_migrate.analysis.notes.loss_reduced import reduced
 from accel_migrate.analysis.notes.paired_rows import paired_rows
-from accel_migrate.analysis.notes.shares import trains_on_share
 from accel_migrate.edits import note
 from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Safety
