@@ -74,7 +74,7 @@ def test_a_crash_in_one_loop_costs_that_loop(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_crash_of_the_analysis_of_one_loop_costs_that_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = script.find_participants
+    whole = script.ParticipantFinder
 
     def crashing(*given):  # type: ignore[no-untyped-def]
         group = next(each for each in given if isinstance(each, Group))
@@ -82,7 +82,7 @@ def test_a_crash_of_the_analysis_of_one_loop_costs_that_loop(monkeypatch: pytest
             raise StopIteration
         return whole(*given)
 
-    monkeypatch.setattr(script, "find_participants", crashing)
+    monkeypatch.setattr(script, "ParticipantFinder", crashing)
     done = migrated({"strange.py": LOOP, "train.py": LOOP})
     assert done["strange.py"].status is Status.FAILED
     assert done["train.py"].after == ALONE

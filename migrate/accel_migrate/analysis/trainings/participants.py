@@ -83,23 +83,6 @@ class Participants:
         return frozenset(link for links in self.chains for link in links)
 
 
-def find_participants(
-    roles: Roles,
-    graph: CallGraph,
-    flow: RankFlow,
-    group: Group,
-    loops: list[LoaderLoop],
-    for_accelerate: bool,
-    whole: dict[ast.stmt, NotMigrated],
-    in_place: bool,
-) -> Participants:
-    """NotMigrated where nothing known is trained, or something stands in the way.
-
-    The evaluations in `whole` read a loader that is not prepared, each for its reason; `in_place` deals its batches out.
-    """
-    return _Finder(roles, graph, flow, group, loops, for_accelerate, whole, in_place).participants()
-
-
 def only_prepared(
     roles: Roles, graph: CallGraph, participants: Participants, prepared: frozenset[Variable], for_accelerate: bool
 ) -> Participants:
@@ -156,7 +139,9 @@ def is_share(participants: Participants, loop: LoaderLoop) -> bool:
 
 
 @dataclass(eq=False)
-class _Finder:
+class ParticipantFinder:
+    """The evaluations in `whole` read a loader that is not prepared, each for its reason; `in_place` deals its batches out."""
+
     roles: Roles
     graph: CallGraph
     flow: RankFlow
@@ -174,6 +159,7 @@ class _Finder:
         self.loaded = {m for b in backwards for m in loaded_with(self.roles.project, b.module, b.call)}
 
     def participants(self) -> Participants:
+        """NotMigrated where nothing known is trained, or something stands in the way."""
         self._check_gradients()
         models, optimizers = self._trained()
         check_backwards(self.flow, self.group.backwards)

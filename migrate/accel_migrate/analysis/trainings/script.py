@@ -49,7 +49,7 @@ from accel_migrate.analysis.trainings.decisions import Decision, DecisionFinder
 from accel_migrate.analysis.trainings.groups import Group, entries, find_groups
 from accel_migrate.analysis.trainings.obstacles import handed_away, hidden_backwards
 from accel_migrate.analysis.trainings.one_process import bare_uses
-from accel_migrate.analysis.trainings.participants import Participants, find_participants, is_share, only_prepared
+from accel_migrate.analysis.trainings.participants import ParticipantFinder, Participants, is_share, only_prepared
 from accel_migrate.analysis.trainings.phases import is_chosen
 from accel_migrate.analysis.trainings.removed_moves import HostRead, sort_moves
 from accel_migrate.analysis.trainings.setup import Setup, SetupFinder, find_device
@@ -243,9 +243,9 @@ class _Reader:
 
     def _attempt(self, whole: dict[ast.stmt, NotMigrated], in_place: bool, following: bool) -> Training:
         self.graph = self.seen
-        participants = find_participants(
+        participants = ParticipantFinder(
             self.roles, self.graph, self.flow, self.group, self.loops, self.for_accelerate, whole, in_place
-        )
+        ).participants()
         self.sharded = [e.loop.statement for e in participants.evaluations if e.prepares]
         setup = SetupFinder(self.roles, self.graph, self.group).setup(participants)
         prepared = frozenset(built.variable for built in setup.prepared)
