@@ -1760,3 +1760,19 @@ def test_the_loader_of_a_generator_is_named_and_one_of_a_library_once() -> None:
     by_hand = by_hand.replace("loader = DataLoader(data, batch_size=4, shuffle=True)", "loader = NeighborLoader(data)")
     told = [note for note in notes(by_hand.replace("x, y = x.to(device), y.to(device)", "pass")) if "shard" in note]
     assert len(told) == 1 and "its library makes batches" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("above", "rows", "told"),
+    [
+        ("from torchtext.legacy import data as text", "text.BucketIterator(data, 4)", "since accel launch seeds all"),
+        ("import gym, random", "[random.random() for _ in range(9)]", "makes the same batches, since accel launch"),
+        ("import gym, random", "gym.make('Chain').rows()", "plays games of its own"),
+    ],
+)
+def test_rows_of_a_library_and_games_that_are_only_imported(above: str, rows: str, told: str) -> None:
+    source = training(functions=above, loss="model(part).sum()")
+    source = source.replace("TensorDataset(torch.randn(40, 3), torch.randint(0, 2, (40,)))", "rows()")
+    source = source.replace("for i, (x, y) in enumerate(loader)", f"for part in {rows}")
+    source = source.replace("x, y = x.to(device), y.to(device)", "part = torch.as_tensor(part).to(device)")
+    assert told in noted(source, "AM805")

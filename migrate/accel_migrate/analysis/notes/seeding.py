@@ -251,7 +251,10 @@ class Seeding:
         """Whether what is trained on is played, in games with numbers of their own: by a file that trains, or for it."""
         running = [module for module in self.files if self._trains(module)] or self.files
         loaded = [*running, *brought_by(self.roles.project, running)]
-        return any(name.partition(".")[0] in _PLAYED for module in loaded for name in module.imports.values())
+        playing = [m for m in loaded if any(name.partition(".")[0] in _PLAYED for name in m.imports.values())]
+        return any(
+            (m.qualified(name) or "").partition(".")[0] in _PLAYED for m in playing for name in m.walk(m.tree, ast.Name)
+        )
 
     def _trains(self, module: Module) -> bool:
         """Whether a file runs a backward pass: by itself, or by what it calls in others."""
@@ -320,6 +323,8 @@ def library_of(module: Module, call: ast.Call) -> str | None:
         return "torch"
     if owner == "numpy.random" and name not in ("seed", "RandomState", "default_rng", "get_state", "set_state"):
         return "numpy"
+    if dotted.startswith("torchtext.") and "Iterator" in dotted:
+        return "random"
     if owner == "random" and name not in ("seed", "Random", "getstate", "setstate", "SystemRandom"):
         return "random"
     return None
