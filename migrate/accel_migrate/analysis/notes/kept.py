@@ -244,9 +244,6 @@ def _called(roles: Roles, module: Module, call: ast.Call) -> Definition | None:
     target = roles.target(module, call)
     if target is not None:
         return None if isinstance(target.node, ast.ClassDef) else target
-    scope = module.scope(call)
-    if isinstance(call.func, ast.Name) and scope.owner_class is not None and call.func.id == scope.self_name:
-        return roles.project.method(Definition(module, scope.owner_class.node), "forward")  # type: ignore[arg-type]
     return roles.forward_of(module, call.func)
 
 

@@ -100,7 +100,8 @@ class Locality:
         if node in self.agreed:
             return False
         if isinstance(node, ast.Name):
-            return self._name(module, node)
+            variable = module.variable(node)
+            return variable is not None and not module.is_import(variable) and self._variable(module, node, variable)
         if isinstance(node, ast.Attribute):
             if node.attr == "shape":
                 return False
@@ -206,12 +207,6 @@ class Locality:
             self._given.pop()
             self._busy.discard(function)
 
-    def _name(self, module: Module, node: ast.Name) -> bool:
-        variable = module.variable(node)
-        if variable is None or module.is_import(variable):
-            return False
-        return self._variable(module, node, variable)
-
     def _variable(self, module: Module, node: ast.expr, variable: Variable, key: object = None) -> bool:
         """With a key, whether that entry of the mapping is."""
         if self.roles.of(variable) & _ALIKE or self._is_agreed(module, variable) or variable.scope in self._objects:
@@ -303,16 +298,13 @@ class Locality:
         call = module.parents[entry] if isinstance(entry, ast.keyword) else entry
         if not isinstance(call, ast.Call) or call.func is name:
             return isinstance(entry, ast.Return)
-        target = self.roles.target(module, call)
-        return module.qualified(call.func) in _KEEPS or (
-            target is not None and not isinstance(target.node, ast.ClassDef)
-        )
+        return module.qualified(call.func) in _KEEPS or self.roles.function(module, call) is not None
 
     def _handed_back(self, module: Module, binding: Binding) -> ast.Name | None:
         """`state` of `state = update(model, state)`, where the function gives back what it got, with nothing of its own."""
         call = binding.value
-        target = self.roles.target(module, call) if isinstance(call, ast.Call) and not binding.path else None
-        if target is None or isinstance(target.node, ast.ClassDef):
+        target = self.roles.function(module, call) if not binding.path else None
+        if target is None:
             return None
         given = {name: value for name, value in arguments_of(call, target) if isinstance(value, ast.Name)}  # type: ignore[arg-type]
         returned = {value.id if isinstance(value, ast.Name) else "" for value in target.module.returned(target.node)}
@@ -325,15 +317,14 @@ class Locality:
         if variable.scope.node in self._given or asked in self._busy:
             return False
         self._busy.add(asked)
-        try:
-            return any(
-                self.is_local(caller, argument)
-                if key is None or not isinstance(argument, ast.Name) or (named := caller.variable(argument)) is None
-                else self._variable(caller, argument, named, key)
-                for caller, argument in self.graph.handed(variable)
-            )
-        finally:
-            self._busy.discard(asked)
+        found = any(
+            self.is_local(caller, argument)
+            if key is None or not isinstance(argument, ast.Name) or (named := caller.variable(argument)) is None
+            else self._variable(caller, argument, named, key)
+            for caller, argument in self.graph.handed(variable)
+        )
+        self._busy.discard(asked)
+        return found
 
     def feeds(self, module: Module) -> dict[Variable, list[tuple[ast.expr, ast.expr]]]:
         """What objects are given by calls of their methods, by calls of themselves, or entry by entry."""
