@@ -252,6 +252,15 @@ def test_a_loader_of_another_script_with_a_helper_in_common_is_not_prepared():
     assert b"model, optimizer, rows = accelerator.prepare(model, optimizer, rows)\nfor x" in found["loaded"].after
 
 
+def test_names_the_loader_that_is_trained_on_before_those_of_evaluations() -> None:
+    drawn = training(
+        inside="pass", after="for x, y in test_loader:\n    right += (model(x).argmax(1) == y).sum().item()"
+    )
+    drawn = drawn.replace("    total = 0.0\n", "    right, total = 0, 0.0\n    rows = iter(loader)\n")
+    drawn = drawn.replace("for i, (x, y) in enumerate(loader):", "for i in range(10):\n        x, y = next(rows)")
+    assert "model, optimizer, loader, test_loader = accelerator.prepare(" in migrated(drawn)
+
+
 @pytest.mark.parametrize(
     ("comment", "above"),
     [

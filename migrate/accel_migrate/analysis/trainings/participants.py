@@ -456,13 +456,14 @@ class ParticipantFinder:
     def _loaders(self, loops: list[LoaderLoop], evaluations: list[Evaluation]) -> list[Variable]:
         """The loaders to shard: those trained on, and those whose evaluation gathers."""
         apart = {id(e.loop) for e in evaluations if not e.prepares}
-        found: list[Variable] = []
+        trained: list[Variable] = []
+        evaluated: list[Variable] = []
         for loop in loops:
             variable = loop.module.variable(loop.loader)
             if variable is not None and id(loop) not in apart:
                 if not is_foreign_loader(self.roles, self.graph, variable):
-                    found.append(variable)
-        return list(dict.fromkeys([*found, *self._read_by_hand()]))
+                    (trained if loop.trains else evaluated).append(variable)
+        return list(dict.fromkeys([*trained, *self._read_by_hand(), *evaluated]))
 
     def _read_by_hand(self) -> list[Variable]:
         """Loaders whose batches a training loop asks for itself: `next(iterator)`."""
