@@ -170,16 +170,10 @@ def _alike(replacements: list[Replacement]) -> Iterator[Replacement]:
             and by_node[s.value].text == replacement.text
             for s in left
         ]
-        if (
-            all(same)
-            and len(left) == 2
-            and left[0] in whole.body
-            and left[1] in whole.orelse
-            and replacement.text is not None
-        ):
-            yield Replacement(
-                GROUP, module, whole, f"{target} = {replacement.text}", "the Accelerator chooses the device"
-            )
+        one_each = len(left) == 2 and left[0] in whole.body and left[1] in whole.orelse
+        if all(same) and one_each and replacement.text is not None:
+            text = f"{target} = {replacement.text}"
+            yield Replacement(GROUP, module, whole, text, "the Accelerator chooses the device")
 
 
 def _names_joining(names: list[ast.expr]) -> bool:
@@ -249,11 +243,9 @@ def _wrappings(module: Module) -> Iterator[Wrapping]:
 
 
 def _settings(wrappings: list[Wrapping]) -> tuple[tuple[str, ast.expr], ...]:
-    for wrapping in wrappings:
-        found = [(k.arg, k.value) for k in wrapping.call.keywords if k.arg in _SETTINGS and k.arg is not None]
-        if found and not wrapping.is_data_parallel:
-            return tuple(found)
-    return ()
+    wanted = [w.call.keywords for w in wrappings if not w.is_data_parallel]
+    found = ([(k.arg, k.value) for k in said if k.arg in _SETTINGS and k.arg is not None] for said in wanted)
+    return tuple(next(filter(None, found), ()))
 
 
 def _timeout(modules: list[Module]) -> tuple[Module, ast.expr] | None:
