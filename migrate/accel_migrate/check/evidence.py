@@ -123,7 +123,7 @@ class Side:
         if file not in self.involved:
             return False
         unit = unit_of(node, file.ancestors(node))
-        if unit is not None and unit in self._idle:
+        if unit is not None and unit not in self._asking and unit in self._idle:
             return False
         return file in self.scripts or not under_main(file, node)
 
@@ -131,9 +131,13 @@ class Side:
     def _idle(self) -> frozenset[Unit]:
         scripts = {each.tree for each in self.scripts}
         loaded = [file.tree for file in self.involved]
+        return Words(loaded, [tree for tree in loaded if tree not in scripts]).idle(self._asking)
+
+    @cached_property
+    def _asking(self) -> set[Unit]:
+        """The functions and classes that ask an Accelerator for something: they run."""
         asked = [*self.created, *[site for sites in self._asked.values() for site in sites]]
-        units = [unit for file, call in asked if (unit := unit_of(call, file.ancestors(call))) is not None]
-        return Words(loaded, [tree for tree in loaded if tree not in scripts]).idle(units)
+        return {unit for file, call in asked if (unit := unit_of(call, file.ancestors(call))) is not None}
 
     def imported_by(self, files: Iterable[Module]) -> set[Module]:
         """Some files, and all that they import."""
@@ -380,18 +384,21 @@ class Evidence:
     def ran(self, file: Module, node: ast.AST) -> bool:
         """Whether a node of the original may run where what was rewritten does."""
         unit = unit_of(node, file.ancestors(node))
-        return unit is None or unit not in self._idle
+        return unit is None or (file.path, unit.name) in self._asking or unit not in self._idle
+
+    @cached_property
+    def _asking(self) -> set[tuple[Path, str]]:
+        """The files and names of the functions and classes that ask an Accelerator in the result."""
+        paths = {node: file.path for file in self.after.files for node in file.scopes}
+        return {(paths[unit], unit.name) for unit in self.after._asking}
 
     @cached_property
     def _idle(self) -> frozenset[Unit]:
-        asked = [*self.after.created, *[site for sites in self.after._asked.values() for site in sites]]
-        units = [(file.path, unit_of(call, file.ancestors(call))) for file, call in asked]
-        named = {(path, unit.name) for path, unit in units if unit is not None}
         started = {each.path for each in self.after.scripts}
         trees = {file.tree: file.path for file in self.before.files}
         words = Words(trees, [tree for tree, path in trees.items() if path not in started])
         paths = {node: file.path for file in self.before.files for node in file.scopes}
-        return words.idle(unit for unit in words.units if (paths[unit], unit.name) in named)
+        return words.idle(unit for unit in words.units if (paths[unit], unit.name) in self._asking)
 
 
 def is_accelerator(node: ast.AST) -> bool:

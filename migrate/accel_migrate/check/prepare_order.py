@@ -171,12 +171,10 @@ class _Order:
         if function in seen:
             return False
         seen.add(function)
-        if self.call in walk(function):
-            return False  # it prepares by itself
         file = self.side.flows.function_file[function]
-        for inner in walk(function):
-            if not isinstance(inner, ast.Call):
-                continue
+        if file.holds(function, self.call):
+            return False  # it prepares by itself
+        for inner in file.walk(function, ast.Call):
             target = inner.func
             if isinstance(target, ast.Attribute) and target.attr == "backward" and is_accelerator(target.value):
                 return True

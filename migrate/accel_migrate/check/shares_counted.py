@@ -337,7 +337,7 @@ def _goes_on(file: Module, name: ast.Name) -> bool:
     if isinstance(around, ast.AugAssign):
         return True
     value = around.value if isinstance(around, ast.Assign) else name
-    return any(isinstance(n, ast.Name) and n.id == name.id and n is not name for n in walk(value))
+    return any(n.id == name.id and n is not name for n in file.walk(value, ast.Name))
 
 
 def only_shows(file: Module, call: ast.expr) -> bool:

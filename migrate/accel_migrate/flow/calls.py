@@ -88,8 +88,8 @@ class Flows:
         return {each for each in found if not kind or each.kind == kind} if found else set()
 
     def variable(self, scope: Scope, name: str) -> Place:
-        binder = scope.module.binder(name, scope)
-        return ("builtin", name) if binder is None else ("name", binder, name)
+        variable = scope.variables[name]
+        return ("builtin", name) if variable is None else ("name", *variable)
 
     def reached(self, seeds: Iterable[Place], computed: bool = True) -> set[Place]:
         """Every place that a value of the seeds gets to; with `computed`, also what is computed from it."""

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from accel_migrate.flow.once import once
-from accel_migrate.flow.order import Order, order
+from accel_migrate.flow.order import Order, order, reverse
 from accel_migrate.flow.points import Points, build
 
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -149,11 +149,7 @@ class Graph:
     @cached_property
     def before(self) -> list[list[int]]:
         """For each point those that a run may come from, by an exception too."""
-        found: list[list[int]] = [[] for _ in self._every_edge]
-        for origin, edges in enumerate(self._every_edge):
-            for point in edges:
-                found[point].append(origin)
-        return found
+        return reverse(self._every_edge)
 
     @cached_property
     def _reached(self) -> set[int]:
@@ -179,22 +175,19 @@ class Graph:
 
     @cached_property
     def _forward(self) -> Order:
-        return order(self._every_edge, 0)
+        return order(self._every_edge, 0, self.before)
 
     @cached_property
     def _backward(self) -> Order:
         """The graph from its exit; a loop that never ends is taken to end at its head."""
-        before: list[list[int]] = [[] for _ in self._graph.points]
-        for origin, after in enumerate(self._graph.successors):
-            for point in after:
-                before[point].append(origin)
+        before = reverse(self._graph.successors)
         reached = _flooded(before, [1], set())
         heads = [number for number, point in enumerate(self._graph.points) if point.part == "test"]
         for point in (*heads, *range(len(before) - 1, 1, -1)):
             if point not in reached:
                 before[1].append(point)
                 _flooded(before, [point], reached)
-        return order(before, 1)
+        return order(before, 1, reverse(before))
 
     @cached_property
     def _dependences(self) -> dict[int, list[tuple[int, bool]]]:

@@ -49,13 +49,18 @@ class Order:
         return seen - walls
 
 
-def order(edges: Sequence[Sequence[int]], root: int) -> Order:
-    """The dominance of all points that can be reached from the root."""
+def reverse(edges: Sequence[Sequence[int]]) -> list[list[int]]:
+    """For each point those from which an edge leads to it."""
+    found: list[list[int]] = [[] for _ in edges]
+    for origin, after in enumerate(edges):
+        for point in after:
+            found[point].append(origin)
+    return found
+
+
+def order(edges: Sequence[Sequence[int]], root: int, before: Sequence[Sequence[int]]) -> Order:
+    """The dominance of all points that can be reached from the root; `before` has the edges the other way round."""
     number, entered = _postorder(edges, root)
-    before: list[list[int]] = [[] for _ in edges]
-    for origin in entered:
-        for point in edges[origin]:
-            before[point].append(origin)
     parents = [-1] * len(edges)
     parents[root] = root
     changed = True

@@ -317,10 +317,9 @@ class Module:
         """The calls of each imported thing by its full name, in the order of their first calls."""
         return self._calls_by_name[0]
 
-    def calls_of(self, *names: Collection[str]) -> list[ast.Call]:
+    def calls_of(self, names: Collection[str]) -> list[ast.Call]:
         """The calls of imported things (`torch.save`), of methods (`.mkdir`) and of other names (`open`), in reading order."""
-        every = [known.items() for known in self._calls_by_name]
-        found = [calls for known in every for name, calls in known if any(name in each for each in names)]
+        found = [known[name] for known in self._calls_by_name for name in known.keys() & names]
         if len(found) < 2:
             return found[0] if found else []
         return sorted([call for calls in found for call in calls], key=self.position)

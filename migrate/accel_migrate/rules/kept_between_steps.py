@@ -47,7 +47,7 @@ def _is_prepared(context: Context, kept: Kept) -> bool:
     return any(
         part.node is kept.owner
         for built in context.training.prepared
-        if built.role is Role.MODEL
+        if built.role == Role.MODEL
         for part in made_of(context.script.roles, context.script.graph, built.variable)
     )
 

@@ -35,7 +35,7 @@ def find(context: Context) -> Iterator[Change]:
     module, training = context.module, context.training
     if training.distribution.joins:
         return
-    sharded = any(built.role is Role.LOADER for built in training.prepared)
+    sharded = any(built.role == Role.LOADER for built in training.prepared)
     seeding = Seeding(context.script, training, context.settings.target)
     drawn = ((library, call) for call in module.calls if (library := _drawn(module, call)) and _is_run(context, call))
     for library, call in drawn:

@@ -20,7 +20,7 @@ def find(context: Context) -> Iterator[Change]:
     training, module, roles = context.training, context.module, context.script.roles
     shared = {each.call for each in training.distribution.shared}  # their samplers go
     for built in training.prepared:
-        if built.role is Role.LOADER:
+        if built.role == Role.LOADER:
             for owner, call in constructions(roles, built.variable, Role.LOADER):
                 message = _message(context, call) if owner is module and call not in shared else ""
                 if message:

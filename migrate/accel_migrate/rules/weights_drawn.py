@@ -64,7 +64,7 @@ def find(context: Context) -> Iterator[Change]:
 def _run_unprepared(context: Context) -> Iterator[tuple[ast.expr, str]]:
     """Models of this file that the loss is computed through, that nothing prepares, and whose weights nothing sets."""
     training, roles, graph = context.training, context.script.roles, context.script.graph
-    models = [built.variable for built in training.prepared if built.role is Role.MODEL]
+    models = [built.variable for built in training.prepared if built.role == Role.MODEL]
     parts = {part.node for model in models for part in made_of(roles, graph, model)}
     for variable in LossPath(roles, graph, training.backwards).models:
         links = chain(roles, graph, variable)
@@ -106,7 +106,7 @@ def _random(module: Module, node: ast.AST) -> list[ast.AST]:
 def _unregistered(context: Context) -> Iterator[tuple[ast.expr, str]]:
     """Layers that a prepared model keeps in a plain list: they are no part of it for whoever asks for its parameters."""
     roles, graph = context.script.roles, context.script.graph
-    models = [built.variable for built in context.training.prepared if built.role is Role.MODEL]
+    models = [built.variable for built in context.training.prepared if built.role == Role.MODEL]
     owners = [part for model in models for part in made_of(roles, graph, model)]
     for owner in {owner.node: owner for owner in owners if owner.module is context.module}.values():
         for variable, bindings in owner.module.attribute_bindings.items():

@@ -130,7 +130,7 @@ def test_finds_calls_by_the_full_name_of_what_is_imported_by_method_and_by_name(
         "import torch as t\nfrom os import mkdir as make\nopen(p)\np.mkdir()\nmake(p)\nt.save(m, p)\nmake(q)\nm()()\n"
     )
     module = Module(Source.from_bytes(Path("x.py"), text.encode()))
-    found = module.calls_of({"os.mkdir", ".mkdir"}, ("open",))
+    found = module.calls_of({"os.mkdir", ".mkdir", "open"})
     assert [module.source.code(call) for call in found] == ["open(p)", "p.mkdir()", "make(p)", "make(q)"]
     assert module.calls_of(("mkdir", "save", "make")) == []
     assert list(module.imported_calls) == ["os.mkdir", "torch.save"]

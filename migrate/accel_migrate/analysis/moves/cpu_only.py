@@ -56,7 +56,7 @@ def cpu_only(
     """
     if _names_device(roles, modules):
         return None
-    if not any(built.role is Role.LOADER for built in prepared):
+    if not any(built.role == Role.LOADER for built in prepared):
         unread = unread_batches(roles, graph, backwards)
         if unread is not None:
             return f"trains on `{unparse(unread)}`, which is not visible to the analysis and may be on the CPU"
@@ -64,7 +64,7 @@ def cpu_only(
     lines = whole + [line for module in modules for line in _tied(roles, module, timing)]
     lines += [line for module in modules for line in _drawn_early(roles, module, timing)]
     for built in prepared:
-        if built.role is Role.MODEL:
+        if built.role == Role.MODEL:
             module = built.variable.scope.module
             bindings = [b for b in module.bindings(built.variable) if b.kind == "assign"]
             bindings = [b for b in bindings if not _is_handed(module, b.value, built.variable)]
@@ -118,7 +118,7 @@ def _is_handed(module: Module, value: ast.expr | None, variable: Variable) -> bo
 def check_built_here(roles: Roles, graph: CallGraph, prepared: tuple[Built, ...]) -> None:
     """NotMigrated where a model comes from outside: it is on a device that nothing here tells, and may not be sent to the CPU."""
     for built in prepared:
-        for link in chain(roles, graph, built.variable) if built.role is Role.MODEL else ():
+        for link in chain(roles, graph, built.variable) if built.role == Role.MODEL else ():
             handed = link.scope.module.is_parameter(link)
             function = link.scope.node
             if handed and isinstance(function, ast.FunctionDef) and not graph.sites.get(function):

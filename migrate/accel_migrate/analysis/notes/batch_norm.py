@@ -53,10 +53,10 @@ def is_settled(script: Script, training: Training) -> bool:
     files = script.loaded(training)
     called = {called_name(c) for m in files for c in m.calls}
     for module in files:
-        for node in module.walk(module.tree, ast.If):
+        for node in [each for each in module.walk(module.tree, ast.If) if "BatchNorm" in unparse(each.test)]:
             function = module.scope(node).function
             runs = function is None or function.name in called or function.name in ("__init__", "forward", "train")
-            if runs and "BatchNorm" in unparse(node.test):
+            if runs:
                 calls = [c.func for s in node.body for c in module.walk(s, ast.Call)]
                 if any(isinstance(function, ast.Attribute) and function.attr == "eval" for function in calls):
                     return True
@@ -101,7 +101,7 @@ def _is_handed_on(module: Module, node: ast.AST) -> bool:
 def _elsewhere(script: Script, training: Training, own: OfModels) -> Iterator[Layer]:
     """A layer in the files that the models are written in, where the training does not touch those."""
     roles, graph = script.roles, script.graph
-    models = [built.variable for built in training.prepared if built.role is Role.MODEL]
+    models = [built.variable for built in training.prepared if built.role == Role.MODEL]
     for model in models:
         for part in made_of(roles, graph, model):
             layer = _first(own, part.module, part.node) if part.module not in training.modules else None

@@ -86,7 +86,7 @@ def _steps(script: Script, training: Training) -> Iterator[tuple[Module, ast.AST
         reached = script.graph.reached_from(loop.statement, script.roles, loop.module)
         for module in script.project.modules:
             found |= {function: module for function in module.functions if function in reached}
-    for built in (built for built in training.prepared if built.role is Role.MODEL):
+    for built in (built for built in training.prepared if built.role == Role.MODEL):
         for part in made_of(script.roles, script.graph, built.variable):
             forward = [m for m in getattr(part.node, "body", ()) if getattr(m, "name", "") not in ("", "__init__")]
             found |= {method: part.module for method in forward if isinstance(part.node, ast.ClassDef)}
@@ -114,7 +114,7 @@ def _is_shown(module: Module, node: ast.expr) -> bool:
 
 def trains_on_share(script: Script, training: Training) -> bool:
     """Whether a loader that is sharded is trained on, and not only evaluated."""
-    prepared = any(built.role is Role.LOADER for built in training.prepared)
+    prepared = any(built.role == Role.LOADER for built in training.prepared)
     return prepared and (any(loop.trains for loop in training.loops) or _reads_by_hand(script, training))
 
 
@@ -127,7 +127,7 @@ def read_whole_before(script: Script, training: Training) -> tuple[Module, ast.C
     """In a script that joined processes, the loader to train on that had no sampler: each process went through all of it."""
     if not training.distribution.joins:
         return None
-    prepared = {built.variable for built in training.prepared if built.role is Role.LOADER}
+    prepared = {built.variable for built in training.prepared if built.role == Role.LOADER}
     for loop in training.loops:
         variable = loop.module.variable(loop.loader) if loop.trains else None
         for link in chain(script.roles, script.graph, variable):
@@ -152,4 +152,4 @@ def _reads_by_hand(script: Script, training: Training) -> bool:
     roles, graph = script.roles, script.graph
     read = [e.loop.module.variable(e.loop.loader) for e in training.evaluations]
     evaluated = {link for variable in read if variable is not None for link in chain(roles, graph, variable)}
-    return any(b.role is Role.LOADER and b.variable not in evaluated for b in training.prepared)
+    return any(b.role == Role.LOADER and b.variable not in evaluated for b in training.prepared)

@@ -126,7 +126,7 @@ def _in_models(script: Script, training: Training) -> Iterator[Drawn]:
     roles, graph = script.roles, script.graph
     own = OfModels(script, training)
     for built in training.prepared:
-        if built.role is not Role.MODEL:
+        if built.role != Role.MODEL:
             continue
         links = chain(roles, graph, built.variable)
         values = [(v.scope.module, b.value) for v in links for b in v.scope.module.bindings(v) if b.value is not None]

@@ -23,7 +23,7 @@ class OfModels:
     def __init__(self, script: Script, training: Training) -> None:
         self.roles = script.roles
         self.graph = script.graph
-        self.models = [built.variable for built in training.prepared if built.role is Role.MODEL]
+        self.models = [built.variable for built in training.prepared if built.role == Role.MODEL]
 
     def may_hold(self, module: Module, node: ast.AST) -> bool:
         line = module.statement(node).lineno

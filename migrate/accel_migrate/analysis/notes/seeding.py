@@ -276,7 +276,7 @@ class Seeding:
         return next(((m, c) for m, c in ran if getattr(m.scope(c).owner_class, "node", None) not in parts), None)
 
     def _of_models(self) -> set[ast.AST]:
-        models = [built.variable for built in self.training.prepared if built.role is Role.MODEL]
+        models = [built.variable for built in self.training.prepared if built.role == Role.MODEL]
         return {part.node for model in models for part in made_of(self.roles, self.graph, model)}
 
     def _may_run(self, module: Module, call: ast.Call) -> bool:

@@ -29,7 +29,7 @@ _CONTAINERS = (ast.List, ast.Tuple, ast.ListComp)
 def unseen_order(script: Script, training: Training) -> Iterator[Unseen]:
     roles, graph = script.roles, script.graph
     for built in training.prepared:
-        if built.role is not Role.LOADER:
+        if built.role != Role.LOADER:
             continue
         links = list(chain(roles, graph, built.variable))
         calls = [call for link in links for call in constructions(roles, link, Role.LOADER)]

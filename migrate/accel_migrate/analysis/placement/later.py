@@ -46,7 +46,7 @@ class LaterFinder:
             for thing, binding in bindings
             if (above := member(module, binding.statement, block)) is not None
         ]
-        self.models = {thing.variable for thing, _ in bindings if thing.role is Role.MODEL}
+        self.models = {thing.variable for thing, _ in bindings if thing.role == Role.MODEL}
         self.done = {thing.variable for thing, binding in bindings if member(module, binding.statement, block) is None}
 
     def later(self) -> list[Later]:
@@ -70,7 +70,7 @@ class LaterFinder:
     def _check_inside(self) -> None:
         """What a loop that trains builds in its own rounds cannot be prepared before it."""
         for index, thing, binding in self.built:
-            if index not in self.used or (thing.role is not Role.OPTIMIZER and thing.variable in self.done):
+            if index not in self.used or (thing.role != Role.OPTIMIZER and thing.variable in self.done):
                 continue
             needing = [use for use in self.uses if member(self.module, use, self.block) is self.block[index]]
             if not any(follows(self.module, use, binding.statement) for use in needing):
@@ -92,14 +92,14 @@ class LaterFinder:
         """Whether a training that follows needs a new object; a model without an optimizer of its own is only tested."""
         index, thing, _ = one
         again = min((i for i, other, _ in self.built if other == thing and i > index), default=len(self.block))
-        if thing.role is Role.LOADER:
+        if thing.role == Role.LOADER:
             return any(index < use < again for use in self.sharing)
-        if thing.role is not Role.MODEL:
+        if thing.role != Role.MODEL:
             return True
         return any(
             self._may_update(binding, thing.variable)
             for i, other, binding in self.built
-            if other.role is Role.OPTIMIZER and index < i < again and i < self.used[-1]
+            if other.role == Role.OPTIMIZER and index < i < again and i < self.used[-1]
         )
 
     def _place(self, before: int, use: int, fresh: list[tuple[int, Built, Binding]]) -> ast.stmt:
@@ -119,7 +119,7 @@ class LaterFinder:
 
     def _check_made_of(self, thing: Built, binding: Binding) -> None:
         """A copy of a prepared model, or one around it, would be prepared a second time."""
-        if thing.role is not Role.MODEL or binding.value is None:
+        if thing.role != Role.MODEL or binding.value is None:
             return
         for variable, _ in variables_in(self.module, binding.value):
             if variable in self.models & self.done:

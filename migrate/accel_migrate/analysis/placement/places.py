@@ -122,7 +122,7 @@ def _begun_inside(
         return None
     fresh = {thing.variable for thing, _ in inside}
     if isinstance(around, ast.For | ast.While) and any(
-        thing.role is not Role.LOADER and thing.variable not in fresh for thing, _ in bindings
+        thing.role != Role.LOADER and thing.variable not in fresh for thing, _ in bindings
     ):
         return None
     within = [*[b.statement for _, b in inside], *[s for s in uses if member(module, s, block) is around]]
@@ -142,7 +142,7 @@ def _conditional(
         branch = _only_branch(module, block, own)
         if branch is None:
             continue
-        if thing.role is not Role.OPTIMIZER:
+        if thing.role != Role.OPTIMIZER:
             raise NotMigrated(f"`{thing.text}` is built only under a condition", own[0].lineno)
         yield thing, member(module, own[-1], _common_block(module, branch, own)) or own[-1]
 
@@ -166,7 +166,7 @@ def _shared_by_rounds(home: Scope, after: ast.stmt, objects: list[Built]) -> Ite
     within = [parent for parent in module.ancestors(after) if module.scope(parent) is home]
     loops = [parent for parent in within if isinstance(parent, ast.For | ast.AsyncFor | ast.While)]
     for thing in objects:
-        if thing.role is not Role.LOADER or thing.variable.scope is not home or thing.key is not None or thing.every:
+        if thing.role != Role.LOADER or thing.variable.scope is not home or thing.key is not None or thing.every:
             continue
         statements = [binding.statement for binding in module.bindings(thing.variable)]
         around = [loop for loop in loops if not any(module.holds(loop, statement) for statement in statements)]

@@ -46,7 +46,7 @@ class Region:
 def regions_in(project: Program, module: Module) -> list[Region]:
     """The regions of a file that are entered by `with`, at once or through a variable; not those inside models."""
     found = []
-    for call in module.calls_of((_CUDA_ONLY,), _ANY_DEVICE):
+    for call in module.calls_of((_CUDA_ONLY, *_ANY_DEVICE)):
         parent = module.parents[call]
         whole, disabled = _whole(module, call)
         entered = isinstance(parent, ast.withitem) or isinstance(module.parents[whole], ast.Assign)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import replace
-from enum import Flag, auto
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from accel_migrate.analysis.values.observed import Observed, backwards_in, observed_in
 from accel_migrate.facts import Facts
@@ -22,36 +21,32 @@ from accel_migrate.flow.torch_api import ITSELF, OPTIMIZER_NAME, itself, made_by
 Sites = dict[Function, list[tuple[Module, ast.Call]]]
 
 
-class Role(Flag):
-    NONE = 0
-    MODEL = auto()
-    OPTIMIZER = auto()
-    LOADER = auto()
-    SCHEDULER = auto()
-    DEVICE = auto()
-    SCALER = auto()
-    SAMPLER = auto()  # a DistributedSampler
-    CRITERION = auto()
-    BATCH = auto()  # what a loader yields, or a part of it
-    OUTPUT = auto()  # what a model returns
-    AUTOCAST = auto()
-    ITERATOR = auto()  # iter(loader)
-    LOADERS = auto()  # a dictionary of loaders
+class Role(int):
+    """What an object is to training, as bits of a plain number: it is asked some thousand times for each script."""
 
-    # Asked some thousand times for each script: a combination is made once, and then looked up.
-    def __and__(self, other: Role) -> Role:
-        value: int = self._value_ & other._value_
-        return _COMBINED[value] if value in _COMBINED else Role(value)
+    NONE: ClassVar[Role]
+    MODEL: ClassVar[Role]
+    OPTIMIZER: ClassVar[Role]
+    LOADER: ClassVar[Role]
+    SCHEDULER: ClassVar[Role]
+    DEVICE: ClassVar[Role]
+    SCALER: ClassVar[Role]
+    SAMPLER: ClassVar[Role]  # a DistributedSampler
+    CRITERION: ClassVar[Role]
+    BATCH: ClassVar[Role]  # what a loader yields, or a part of it
+    OUTPUT: ClassVar[Role]  # what a model returns
+    AUTOCAST: ClassVar[Role]
+    ITERATOR: ClassVar[Role]  # iter(loader)
+    LOADERS: ClassVar[Role]  # a dictionary of loaders
 
-    def __or__(self, other: Role) -> Role:
-        value: int = self._value_ | other._value_
-        return _COMBINED[value] if value in _COMBINED else Role(value)
+    if TYPE_CHECKING:
 
-    def __bool__(self) -> bool:
-        return self._value_ != 0
+        def __and__(self, other: int, /) -> Role: ...
+        def __or__(self, other: int, /) -> Role: ...
 
 
-_COMBINED: dict[int, Role] = Role._value2member_map_  # type: ignore[assignment]
+for _number, _name in enumerate(Role.__annotations__):
+    setattr(Role, _name, 1 << _number >> 1)
 
 
 class Value(NamedTuple):
