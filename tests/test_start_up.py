@@ -27,3 +27,15 @@ def test_answers_without_importing_what_is_heavy(arguments: tuple[str, ...]) -> 
     lines = [line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")]
     assert "accel_" in done.stderr, "nothing was imported"
     assert not HEAVY & {name.split(".")[0] for name in lines}
+
+
+def test_ends_without_a_last_look_at_all_that_it_holds() -> None:
+    text = (
+        "import atexit, gc\n"
+        "atexit.register(lambda: print(gc.get_freeze_count() > 0))\n"
+        "from accel_migrate.cli import main\n"
+        "main(['--explain', 'AM301'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "True"

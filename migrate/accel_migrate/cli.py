@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import io
 import os
 import sys
@@ -18,6 +20,7 @@ from accel_migrate.errors import MigrateError
 from accel_migrate.options import COLORS, FORMATS, PRECISIONS, PRINTS, STANDARD_INPUT, TARGETS, Options
 
 SHELLS = ("bash", "zsh", "fish")
+COLLECT_AFTER = 100_000  # objects, some 30 MB of them
 EPILOG = """
 Exit codes: 0 done, or nothing to do; 1 --check or --diff found something to change; 2 a file or the request failed.
 With --verify: 0 proven; 1 the migrated script differs; 2 it could not be run.
@@ -233,6 +236,10 @@ def _undo() -> int:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command and exit."""
+    # What is imported lives as long as the process, and the trees of a project until it is done: the collector would go
+    # through them again and again, and once more when all ends.
+    gc.set_threshold(COLLECT_AFTER)
+    atexit.register(gc.freeze)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a file name may be bytes that are no text

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from pathspec import GitIgnoreSpec
+from typing import TYPE_CHECKING
 
 from accel_migrate.outcome import Outcome, shown
 from accel_migrate.plan import Status
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 SUFFIXES = (".py", ".ipynb")
 # Folders of packages and caches; environments are known by what they hold, whatever their name.
@@ -55,7 +57,7 @@ def discover(paths: Sequence[Path], exclude: Sequence[str], current: Path) -> Di
             refuse(path, Status.FAILED, "does not exist; check the path")
 
     def take_folder(root: Path) -> None:
-        found = list(_inside(root, GitIgnoreSpec.from_lines(exclude), unreadable))
+        found = list(_inside(root, _spec(exclude), unreadable))
         inside = [file for file in found if not file.is_symlink()]
         for link in (file for file in found if _leaves(file, root)):
             refuse(link, Status.SKIPPED, f"is a symbolic link out of {shown(root, current)}; left alone")
@@ -113,7 +115,13 @@ def _is_hidden_by_habit(folder: Path) -> bool:
     )
 
 
-Ignores = tuple[tuple[Path, GitIgnoreSpec], ...]  # from the outermost folder inwards
+Ignores = tuple[tuple[Path, "GitIgnoreSpec"], ...]  # from the outermost folder inwards
+
+
+def _spec(lines: Iterable[str]) -> GitIgnoreSpec:
+    from pathspec import GitIgnoreSpec  # only where a folder is named
+
+    return GitIgnoreSpec.from_lines(lines)
 
 
 def _own_ignores(folder: Path) -> Ignores:
@@ -121,13 +129,13 @@ def _own_ignores(folder: Path) -> Ignores:
     if not file.is_file():
         return ()
     lines = file.read_text("utf-8", "replace").splitlines()
-    return ((folder, GitIgnoreSpec.from_lines(line for line in lines if _is_pattern(line))),)
+    return ((folder, _spec(line for line in lines if _is_pattern(line))),)
 
 
 def _is_pattern(line: str) -> bool:
     """A line that no file can match, such as `[3-0]` or a lone `!`, ignores none."""
     try:
-        GitIgnoreSpec.from_lines([line])
+        _spec([line])
     except (re.error, ValueError):
         return False
     return True

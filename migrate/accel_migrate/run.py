@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from accel_migrate import project
 from accel_migrate.catalogue import known_codes
@@ -20,7 +20,6 @@ from accel_migrate.limits import SECONDS_PER_FILE
 from accel_migrate.options import Options
 from accel_migrate.outcome import A_TEST, NOT_TORCH, Outcome, shown
 from accel_migrate.plan import Status
-from accel_migrate.pool import spread
 from accel_migrate.present import Presenter
 from accel_migrate.progress import progress
 from accel_migrate.project import Task
@@ -34,6 +33,8 @@ from accel_migrate.write import Rewrite, WriteError, write_together, write_whole
 if TYPE_CHECKING:
     from accel_migrate.interactive import Prompt
 
+TaskT = TypeVar("TaskT")
+ResultT = TypeVar("ResultT")
 FEWEST_FOR_POOL = 8  # files; below that, starting processes costs more than it saves
 
 
@@ -106,9 +107,9 @@ def _from_disk(options: Options, terms: Terms, presenter: Presenter) -> list[Out
 def _in_place(files: Sequence[Found], options: Options, terms: Terms, presenter: Presenter) -> Iterator[Outcome]:
     """Outcomes of all files, sorted; each is written and shown as soon as those before it are."""
     jobs = _jobs(options, len(files))
-    tasks = project.tasks(files, lambda paths: spread(project.scan, paths, jobs, project.unread))
+    tasks = project.tasks(files, lambda paths: _spread(project.scan, paths, jobs, project.unread))
     prompt = _prompt(options, terms)
-    results = spread(partial(work, terms=terms, ask=prompt), tasks, jobs, partial(_lost, terms=terms))
+    results = _spread(partial(work, terms=terms, ask=prompt), tasks, jobs, partial(_lost, terms=terms))
     results = progress(results, len(tasks), wanted=prompt is None and presenter.leaves_the_terminal_free)
     if prompt is not None:
         results = ([prompt.edited(outcome) for outcome in result] for result in results)
@@ -121,6 +122,17 @@ def _in_place(files: Sequence[Found], options: Options, terms: Terms, presenter:
             # Only findings wait for the end, so memory stays flat however many files there are.
             yield outcome if presenter.needs_texts else outcome.without_texts()
     presenter.can_undo = not journal.problem
+
+
+def _spread(
+    work: Callable[[TaskT], ResultT], tasks: Iterable[TaskT], jobs: int, lost: Callable[[TaskT], ResultT]
+) -> Iterator[ResultT]:
+    """The result of each task, in order; what starts processes is imported only where there are several."""
+    if jobs == 1:
+        return map(work, tasks)
+    from accel_migrate.pool import spread
+
+    return spread(work, tasks, jobs, lost)
 
 
 def _jobs(options: Options, files: int) -> int:
