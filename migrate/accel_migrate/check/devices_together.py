@@ -107,6 +107,8 @@ def _first_move(side: Side, call: ast.Call, first: set[ast.Call], seen: set[Func
     if call in first:
         return call
     new = [function for function in side.flows.callees.get(call, ()) if function not in seen]
+    files = side.flows.function_file
+    new.sort(key=lambda each: (files[each].path, files[each].position(each)))
     seen.update(new)
     inside = [node for function in new for node in walk(function) if isinstance(node, ast.Call)]
     return next((move for node in inside if (move := _first_move(side, node, first, seen)) is not None), None)

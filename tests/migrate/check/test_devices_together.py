@@ -389,3 +389,12 @@ def test_an_option_that_the_script_sets_before_anything_reads_it() -> None:
     assert not said("AM956", "x = 1\n", parsed.format("args.device = accelerator.device\n") + use)
     for line in ("if args.fast:\n    args.device = accelerator.device\n", "args.device = args.device or 'cuda'\n"):
         assert said("AM956", "x = 1\n", parsed.format(line) + use)
+
+
+@pytest.mark.parametrize("others", range(8))
+def test_of_several_functions_that_may_run_the_first_in_the_text_is_named(others: int) -> None:
+    kind = "class K{0}:\n    def __init__(self):\n        self.x = torch.zeros({0}).cuda()\n" + "y = 1\n" * others
+    kinds = "".join(kind.format(number) for number in range(5))
+    made = "held = {1: K3, 2: K1, 3: K4, 4: K0, 5: K2}[name]()\naccelerator = Accelerator()\nnet = accelerator.prepare(net)\n"
+    (message,) = said("AM956", "x = 1\n", TOP.replace("accelerator = Accelerator({})\n", "") + kinds + made)
+    assert message.startswith("`torch.zeros(0).cuda()`, which `{1: K3")
