@@ -37,12 +37,9 @@ def own_part(roles: Roles, graph: CallGraph, module: Module, name: ast.expr) -> 
                     return owner, free
                 if binding.kind == "parameter":
                     pending += graph.handed(variable)
-                elif (
-                    binding.kind == "assign"
-                    and binding.value is not None
-                    and (binding.statement is owner.statement(part) or may_follow(owner, binding.statement, part))
-                ):
-                    pending.append((owner, binding.value))
+                elif binding.kind == "assign" and binding.value is not None:
+                    if binding.statement is owner.statement(part) or may_follow(owner, binding.statement, part):
+                        pending.append((owner, binding.value))
     return None
 
 

@@ -178,14 +178,9 @@ class ParticipantFinder:
             for e in evaluations
         ]
         loaders = self._loaders(loops, evaluations)
-        evaluations += [
-            Whole(e.loop, "one loop trains and evaluates", e.call.lineno, e.module, (e.call,)) for e in evaluating
-        ]
-        evaluations += [
-            Whole(loop, "one loop trains and evaluates", loop.statement.lineno)
-            for loop in loops
-            if is_chosen(self.roles, loop)
-        ]
+        both = "one loop trains and evaluates"
+        evaluations += [Whole(e.loop, both, e.call.lineno, e.module, (e.call,)) for e in evaluating]
+        evaluations += [Whole(loop, both, loop.statement.lineno) for loop in loops if is_chosen(self.roles, loop)]
         entries = tuple(dict.fromkeys(trained_entries(self.roles, self.group.backwards, loops)))
         kept_together = [entry.variable for entry in entries]
         used = [*models, *optimizers, *self._per_batch_schedulers(loops), *loaders, *kept_together]
