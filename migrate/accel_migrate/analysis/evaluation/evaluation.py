@@ -14,15 +14,14 @@ from dataclasses import dataclass
 from accel_migrate.analysis.evaluation.by_batch import Summed, is_cut_from, judge_batches
 from accel_migrate.analysis.evaluation.counting import counter_of
 from accel_migrate.analysis.evaluation.display import Shown
-from accel_migrate.analysis.evaluation.figures import Figures, NotExact, stored_in
-from accel_migrate.analysis.evaluation.forwards import find_forward
+from accel_migrate.analysis.evaluation.figures import Figures, Kind, NotExact, stored_in
+from accel_migrate.analysis.evaluation.forwards import find_forward, runs_model
 from accel_migrate.analysis.evaluation.quiet import root_of
 from accel_migrate.analysis.evaluation.results import check_after, check_joined, is_length
-from accel_migrate.analysis.evaluation.rows import Kind, Rows
 from accel_migrate.analysis.moves.devices import Move
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import assignment_of, is_zero, unparse, walk
+from accel_migrate.flow.nodes import assignment_of, unparse, walk
 from accel_migrate.flow.scopes import Function, Module
 
 _COLLECTS = {"append", "extend", "update", "add", "add_batch", "insert"}
@@ -71,10 +70,10 @@ class Whole:
 Evaluation = Gather | Summed | Whole
 
 
-def judge(roles: Roles, loop: LoaderLoop, moves: list[Move]) -> Gather | Whole:
+def judge(roles: Roles, graph: CallGraph, loop: LoaderLoop, moves: list[Move]) -> Gather | Whole:
     """How one evaluation loop is made right on N processes by its rows; `moves` are those of its file."""
     try:
-        return _Judge(roles, loop, moves).gather()
+        return _Judge(roles, graph, loop, moves).gather()
     except NotExact as reason:
         return _left_whole(roles, loop, reason)
 
@@ -96,30 +95,31 @@ def _left_whole(roles: Roles, loop: LoaderLoop, reason: NotExact) -> Whole:
 
 
 class _Judge:
-    def __init__(self, roles: Roles, loop: LoaderLoop, moves: list[Move]) -> None:
+    def __init__(self, roles: Roles, graph: CallGraph, loop: LoaderLoop, moves: list[Move]) -> None:
         self.roles = roles
         self.loop = loop
         self.module: Module = loop.module
         self.counter = counter_of(loop.module, loop.statement)
         self.shown = Shown(roles, loop, self.counter)
         self.moved = _moved_names(loop, moves)
-        self.local: set[str] = set()  # names of the batch and of what is made of it before the forward
         self.names: list[str] = []
         self.values: list[str] = []
         self.parts: list[tuple[ast.expr, str]] = []
-        self.rows = Rows(loop.module, self.names, _summed_names(loop))
-        self.figures = Figures(roles, loop.module, self.rows)
+        runs = lambda call: runs_model(roles, loop.module, call)  # noqa: E731
+        self.figures = Figures(roles, graph, loop.module, self.names, _summed_names(loop), runs)
 
     def gather(self) -> Gather:
         loop = self.loop.statement
         if loop.orelse:
             raise NotExact("the loop has an `else`", loop)
-        forward = find_forward(self.roles, self.module, loop)
+        stored = (n for n in walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+        self.figures.local = {name.id for name in stored}
+        forward = find_forward(self.figures, loop)
         rest = forward.rest
         before = _statements_before(loop.body, forward.statement)
         for statement in before:
             self._prepares(statement)
-        self.local = self._local_names(before)
+        self._find_local(before)
         self._take([*forward.names], [*forward.names])
         sizes = self._batch_names(rest)
         if len(self.names) < 2:
@@ -160,21 +160,16 @@ class _Judge:
 
     # ---- the batch
 
-    def _local_names(self, before: list[ast.stmt]) -> set[str]:
-        names = {node.id for node in walk(self.loop.statement.target) if isinstance(node, ast.Name)}
+    def _find_local(self, before: list[ast.stmt]) -> None:
+        """The names of the batch and of what is made of it before the forward, and which of them are its size."""
+        names = {node.id for node in walk(self.loop.statement.target) if isinstance(node, ast.Name)} - {self.counter}
+        self.figures.local = names
         for node in (node for statement in before for node in walk(statement)):
             if isinstance(node, ast.Assign) and not self.roles.role(self.module, node.value) & Role.MODEL:
                 bound = {n.id for t in node.targets for n in walk(t) if isinstance(n, ast.Name)}
+                if len(bound) == len(node.targets) == 1 and self.figures.kind(node.value) is Kind.SIZE:
+                    self.figures.kinds |= dict.fromkeys(bound, Kind.SIZE)
                 names |= bound
-                if len(bound) == len(node.targets) == 1 and self._is_size_of_batch(node.value, names):
-                    self.rows.measured |= bound
-        return names - {self.counter or ""}
-
-    def _is_size_of_batch(self, value: ast.expr, local: set[str]) -> bool:
-        return any(
-            isinstance(name, ast.Name) and name.id in local and self._size_expression(name) is value
-            for name in walk(value)
-        )
 
     def _batch_names(self, rest: list[ast.stmt]) -> list[tuple[ast.expr, str]]:
         """Take the names and parts of the batch that are read below the gather; return the sizes of local ones."""
@@ -185,9 +180,8 @@ class _Judge:
                     continue
                 if node.id == self.counter:
                     raise NotExact("the loop's counter takes part in it", node)
-                if node.id in self.local and node.id not in self.names:
-                    size = node if node.id in self.rows.measured else self._size_expression(node)
-                    part = self._part(node)
+                if node.id in self.figures.local and node.id not in self.names:
+                    size, part = self._size(node), self._part(node)
                     if size is not None:
                         sizes.append((size, node.id))
                     elif part is not None:
@@ -211,7 +205,7 @@ class _Judge:
         text = self.module.source.code(part)
         if text in self.values:
             self.parts.append((part, self.names[self.values.index(text)]))
-            self.rows.parts.add(part)
+            self.figures.parts.add(part)
             return
         name = str(part.slice.value)
         if not name.isidentifier() or self.module.resolve(name, self.module.scope(part)) is not None:
@@ -220,7 +214,7 @@ class _Judge:
             raise NotExact(f"`{text}` has no free name to be gathered into", part)
         self._take([name], [text])
         self.parts.append((part, name))
-        self.rows.parts.add(part)
+        self.figures.parts.add(part)
 
     def _check_rows(self, node: ast.Name) -> None:
         """A batch that is a dictionary or list cannot be gathered under its name alone."""
@@ -237,17 +231,12 @@ class _Judge:
         if cut or not self.roles.of(variable) & Role.BATCH:
             raise NotExact(f"`{node.id}` is not known to hold one row for each sample", node)
 
-    def _size_expression(self, node: ast.Name) -> ast.expr | None:
-        """`x.size(0)`, `x.shape[0]` or `len(x)` around a name."""
-        parent = self.module.parents[node]
-        if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "len":
-            return parent
-        if isinstance(parent, ast.Attribute):
-            outer = self.module.parents[parent]
-            if parent.attr == "size" and isinstance(outer, ast.Call) and len(outer.args) == 1:
-                return outer if is_zero(outer.args[0]) else None
-            if parent.attr == "shape" and isinstance(outer, ast.Subscript):
-                return outer if is_zero(outer.slice) else None
+    def _size(self, node: ast.Name) -> ast.expr | None:
+        """`x.size(0)`, `x.shape[0]` or `len(x)` around a name, or the name of one."""
+        around = self.module.parents[node]
+        for each in (node, around, self.module.parents[around]):
+            if isinstance(each, ast.expr) and self.figures.kind(each) is Kind.SIZE:
+                return each
         return None
 
     # ---- what is done below the gather
@@ -272,7 +261,7 @@ class _Judge:
     def _added(self, statement: ast.AugAssign) -> None:
         if not isinstance(statement.op, ast.Add):
             raise NotExact("the figure is not a sum", statement)
-        if isinstance(statement.target, ast.Subscript) and self.rows.kind(statement.target.slice) is not Kind.FIXED:
+        if isinstance(statement.target, ast.Subscript) and self.figures.kind(statement.target.slice) is not Kind.FIXED:
             raise NotExact("results are stored by position", statement)
         if not self.figures.extends(statement.value):
             self.figures.check_additive(statement.value)
@@ -280,16 +269,14 @@ class _Judge:
     def _note_assignment(self, statement: ast.Assign) -> None:
         if len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Name):
             name = statement.targets[0].id
-            known = name in self.names or name in self.rows.kinds
+            known = name in self.names or name in self.figures.kinds
             if not known and any(isinstance(n, ast.Name) and n.id == name for n in walk(statement.value)):
                 self._carried_on(name, statement.value)
                 return
-        kind = Kind.ROWS if self.figures.is_loss_by_row(statement.value) else self.rows.kind(statement.value)
         for target in statement.targets:
             for part in walk(target):
                 if isinstance(part, ast.Name):
-                    self.figures.assigned[part.id] = statement.value
-                    self.rows.assign(part.id, kind)
+                    self.figures.assign(part.id, statement.value)
                 elif isinstance(part, ast.Subscript | ast.Attribute):
                     raise NotExact(stored_in(part), statement)
 
@@ -320,23 +307,34 @@ class _Judge:
             for keyword in call.keywords:
                 self.figures.check_rows(keyword.value)
             return
-        if self.figures.is_weighted_meter(call):
-            mean, size = call.args
-            if self.figures.is_size(size) and self.figures.is_sample_mean(mean):
+        if self._is_weighted_meter(call):
+            if [self.figures.kind(given) for given in call.args] == [Kind.MEAN, Kind.SIZE]:
                 return
             raise NotExact("a meter is fed something else than a batch mean and its number of samples", call)
         raise NotExact("the loop does more than add up its figures", call)
 
+    def _is_weighted_meter(self, call: ast.Call) -> bool:
+        """`meter.update(mean, size)` of a class of the project that adds up `mean * size` and `size`."""
+        target = self.roles.function(self.module, call)
+        if target is None or len(call.args) != 2 or call.keywords:
+            return False
+        names = [argument.arg for argument in target.node.args.args[1:]]
+        sums = sorted(unparse(s.value) for s in walk(target.node) if isinstance(s, ast.AugAssign))
+        if len(names) != 2:
+            return False
+        value, count = names
+        return sums in (sorted([f"{value} * {count}", count]), sorted([f"{count} * {value}", count]))
+
     def _allowed_if(self, statement: ast.If) -> bool:
         """Sums under a condition that does not look at the batch."""
-        if statement.orelse or self.rows.kind(statement.test) is not Kind.FIXED:
+        if statement.orelse or self.figures.kind(statement.test) is not Kind.FIXED:
             return False
         for inner in statement.body:
             self._allowed(inner)
         return True
 
     def _repeated(self, loop: ast.For) -> None:
-        kind = self.rows.kind(loop.iter)
+        kind = self.figures.kind(loop.iter)
         if loop.orelse or kind is Kind.MIXED:
             raise NotExact("the loop does more than add up its figures", loop)
         if kind is Kind.ROWS:
@@ -360,7 +358,7 @@ class _Judge:
                 isinstance(node, ast.AugAssign) and not isinstance(node.op, ast.Add)
             ):
                 raise NotExact("the figure is not a sum", node)
-            if isinstance(node, ast.Name) and node.id not in own and node.id in {*self.names, *self.rows.kinds}:
+            if isinstance(node, ast.Name) and node.id not in own and node.id in {*self.names, *self.figures.kinds}:
                 raise NotExact(f"`{node.id}` is read whole for each of its rows", node)
 
     def _no_length_of_loader(self) -> None:

@@ -14,7 +14,11 @@ import ast
 import re
 from collections.abc import Iterator, Set
 
-from accel_migrate.analysis.notes.losses import (
+from accel_migrate.analysis.notes.paired_rows import paired_rows
+from accel_migrate.analysis.trainings.training import Script, Training
+from accel_migrate.analysis.values.constructions import all_constructions, padding
+from accel_migrate.analysis.values.loops import Backward, CallGraph
+from accel_migrate.analysis.values.losses import (
     WORST,
     Reduced,
     criterion,
@@ -25,10 +29,6 @@ from accel_migrate.analysis.notes.losses import (
     weight_of,
     worst,
 )
-from accel_migrate.analysis.notes.paired_rows import paired_rows
-from accel_migrate.analysis.trainings.training import Script, Training
-from accel_migrate.analysis.values.constructions import all_constructions, padding
-from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.analysis.values.unread import Unseen

@@ -443,7 +443,7 @@ class ParticipantFinder:
         divided = divided_by_length(self.roles, self.graph, loader)
         if divided is not None and divided[0].scope(divided[1]).function is not loop.function:
             return Whole(loop, "a figure is divided by the number of batches", divided[1].lineno, divided[0])
-        return judge(self.roles, loop, moves)
+        return judge(self.roles, self.graph, loop, moves)
 
     def _sources(self, loop: LoaderLoop) -> list[Variable]:
         return chain(self.roles, self.graph, loop.module.variable(loop.loader))
