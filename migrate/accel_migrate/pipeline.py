@@ -10,8 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from accel_migrate.analysis.evaluation.evaluation import Whole
 from accel_migrate.analysis.trainings.script import read
-from accel_migrate.analysis.trainings.training import Script, Training
+from accel_migrate.analysis.trainings.training import Again, Script, Training
+from accel_migrate.check import GATHERED_LOADER, STEPS_ALIKE
 from accel_migrate.errors import MigrateError, SourceError, internal_error
 from accel_migrate.facts import Facts
 from accel_migrate.flow.imports import used_by
@@ -19,7 +21,7 @@ from accel_migrate.flow.scopes import Module
 from accel_migrate.flow.version import Version
 from accel_migrate.limits import LARGEST_PIECE
 from accel_migrate.plan import Change, FileResult, Note, Safety, Status, Together
-from accel_migrate.rewriting import LOOP_LEFT, Left, Loop, failure, rewrite
+from accel_migrate.rewriting import LOOP_LEFT, Left, Loop, Taken, failure, rewrite
 from accel_migrate.rule import Context
 from accel_migrate.rules import RULES
 from accel_migrate.settings import DEFAULTS, Settings
@@ -181,13 +183,13 @@ def _readable(source: Source) -> Module | None:
         return None  # a neighbour that cannot be read tells nothing
 
 
-def _script(modules: list[Module], settings: Settings, keeps: Keeps, staying: Mapping[int, str]) -> Script:
+def _script(modules: list[Module], settings: Settings, keeps: Keeps, again: Mapping[int, Again]) -> Script:
     """What the code tells; and where that leaves a loop, what a run showed beside it."""
 
     def understood(facts: Facts | None) -> Script:
         kept = lambda module, line: keeps(module.source, line)  # noqa: E731
         for_accelerate = settings.target == "accelerate"
-        return read(modules, settings.keep_device, settings.prints_once, kept, facts, for_accelerate, staying)
+        return read(modules, settings.keep_device, settings.prints_once, kept, facts, for_accelerate, again)
 
     script = understood(None)
     return understood(settings.facts) if settings.facts is not None and script.refusals else script
@@ -196,23 +198,35 @@ def _script(modules: list[Module], settings: Settings, keeps: Keeps, staying: Ma
 def _migrate_modules(
     modules: list[Module], others: list[Module], settings: Settings, accept: Accept, keeps: Keeps
 ) -> dict[Path, FileResult]:
-    """The results with as few moves as can be; a loop that is left so is tried once more with all of its moves."""
+    """The results with as few moves as can be; a loop that is left so is tried once more with all of its moves, or with
+    evaluations that every process makes whole: with as few as can be."""
 
-    def attempt(staying: Mapping[int, str]) -> _Attempt:
-        script = _script([*modules, *others], settings, keeps, staying)
+    def attempt(again: Mapping[int, Again]) -> _Attempt:
+        script = _script([*modules, *others], settings, keeps, again)
         return _attempted(script, modules, others, settings, accept)
 
     try:
         lean = attempt({})
     except Exception as error:  # one file's trouble never costs another's result
         return _without_the_strange(modules, others, settings, accept, keeps, error)
-    return (lean.better(attempt(lean.parted)) if lean.parted else lean).results
+    for again in _forms(lean.again):
+        found = lean.better(attempt(again))
+        if found is lean:
+            continue
+        for index, each in again.items():
+            for loop in each.apart if len(each.apart) > 1 else ():
+                fewer = attempt({**again, index: replace(each, apart=(loop,))})
+                if fewer.left <= found.left:
+                    found = fewer
+                    break
+        return found.results
+    return lean.results
 
 
 @dataclass(frozen=True, eq=False)
 class _Attempt:
     results: dict[Path, FileResult]
-    parted: Mapping[int, str]  # the trainings that were taken back and dropped moves, with what would have been wrong
+    again: Mapping[int, Again]  # the trainings that were taken back, and may be right in another form
     left: frozenset[tuple[Path, int]]  # the loops that stay as they were
 
     def better(self, other: _Attempt) -> _Attempt:
@@ -267,12 +281,30 @@ def _attempted(
     return _Attempt(
         done.results,
         {
-            training.index: why.parted
+            training.index: again
             for training, loop in loops
-            if training.dropped and (why := done.taken.get(loop)) and why.parted
+            if (why := done.taken.get(loop)) and (again := _again(training, why)) is not None
         },
         frozenset((path, note.line) for path, note in notes if note.code == LOOP_LEFT),
     )
+
+
+def _again(training: Training, why: Taken) -> Again | None:
+    """How a training is tried once more: with its moves, or without our rewrite of the evaluation that is the reason."""
+    if why.parted and training.dropped:
+        return Again(staying=why.parted)
+    apart = tuple(e.loop for e in training.evaluations if not isinstance(e, Whole))
+    # Where processes part ways, an evaluation that none waits in may be run by some alone: only if that is said (AM806).
+    known = why.code == GATHERED_LOADER.code or (why.code == STEPS_ALIKE.code and training.decisions)
+    return Again(apart=apart, why=why.sharded) if apart and known else None
+
+
+def _forms(again: Mapping[int, Again]) -> Iterator[Mapping[int, Again]]:
+    """What is tried, best first: evaluations whose loaders are not prepared are dealt out all the same, or read whole."""
+    if any(each.apart for each in again.values()):
+        yield {index: replace(each, in_place=True) for index, each in again.items()}
+    if again:
+        yield again
 
 
 def _without_the_strange(

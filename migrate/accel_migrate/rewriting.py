@@ -49,6 +49,8 @@ class Taken:
     detail: str = ""
     parted: str = ""  # what would be wrong, where that is about a device which the script names
     place: str = ""  # where, in the original
+    sharded: str = ""  # the reason, as an evaluation has it that may be to blame
+    code: str = ""  # of the condition that is broken
 
     def told(self, loop: Loop, path: Path) -> Taken:
         """The reason as a loop's own file says it: what is wrong in another one is looked for there."""
@@ -241,7 +243,10 @@ def _reason(violation: Violation, programs: Mapping[Path, Version], result: Vers
         detail = f"this is a bug of accel-migrate: please report this script with {detail}"
     parted = violation.message if violation.code in DEVICES_NAMED else ""
     where = f"{violation.path.name}:{nearest}" if nearest is not None else violation.path.name
-    return Taken(f"{violation.message} if it were migrated ({violation.code})", detail, parted, where)
+    sharded = f"{violation.message} if it were sharded ({violation.code})"
+    return Taken(
+        f"{violation.message} if it were migrated ({violation.code})", detail, parted, where, sharded, violation.code
+    )
 
 
 def _runs(loops: Sequence[Loop], programs: Mapping[Path, Version], imports: Imports) -> list[list[Loop]]:

@@ -43,7 +43,9 @@ from accel_migrate.plan import Change
 __all__ = [
     "CONDITIONS",
     "DEVICES_NAMED",
+    "GATHERED_LOADER",
     "NOTHING_ORPHANED",
+    "STEPS_ALIKE",
     "Condition",
     "Project",
     "Violation",

@@ -65,7 +65,7 @@ def _by_batch(side: Side) -> Found:
             yield (
                 file,
                 call,
-                f"`{unparse(call)[:60]}` is not known to be of a loader that is prepared, or of one that never is",
+                f"`{unparse(call)[:60]}` may be of a loader that is not prepared, or of none",
             )
         loops = _loops_over(file, call)
         if not loops:

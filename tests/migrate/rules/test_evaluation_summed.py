@@ -435,7 +435,9 @@ def test_a_method_that_another_object_has_run_while_it_trained() -> None:
     result = migrated(SOLVERS.format(first="pass"))
     assert "for x, y in self.accelerator.whole_batches(batches):" in result
     assert "return hits / len(batches.base_dataloader)" in result
-    assert "AM955" in unchanged(SOLVERS.format(first="other.right(batches)"))
+    earlier = SOLVERS.format(first="other.right(batches)")
+    assert noted(earlier, "AM402").endswith("or of none if it were sharded (AM955)")
+    assert "for x, y in batches:" in migrated(earlier)
 
 
 @pytest.mark.parametrize(
@@ -567,4 +569,19 @@ def test_of_a_list_of_loaders_each_is_evaluated_as_it_is() -> None:
     becomes(
         source, "for held in every:\nfor a, b in accelerator.whole_batches(held):\nhits += accelerator.sum_for_metrics("
     )
+    becomes(source, "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)")
+
+
+@pytest.mark.parametrize(("asked", "said"), [("if y.sum() > 3:", True), ("for _ in range(int(y.sum())):", False)])
+def test_an_evaluation_that_breaks_a_condition_if_it_is_shared_is_left_whole(asked: str, said: bool) -> None:
+    functions = (
+        "def right(batches):\n    hits = 0\n    for a, b in batches:\n"
+        "        hits += (model(a.to(device)).argmax(1) == b.to(device)).sum().item()\n    print(hits)\n"
+    )
+    source = training(functions=functions, inside=f"{asked}\n            right(test_loader)")
+    if not said:  # nothing would warn of processes that part there
+        assert "(AM961)" in unchanged(source)
+        return
+    assert "whether sum_for_metrics() runs would depend on `y.sum() > 3`" in noted(source, "AM402")
+    assert "`y.sum()` is this process's own" in noted(source, "AM806")
     becomes(source, "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)")

@@ -54,7 +54,7 @@ from accel_migrate.analysis.trainings.phases import is_chosen
 from accel_migrate.analysis.trainings.removed_moves import HostRead, sort_moves
 from accel_migrate.analysis.trainings.setup import Setup, SetupFinder, find_device
 from accel_migrate.analysis.trainings.shuffled import in_own_order
-from accel_migrate.analysis.trainings.training import Refusal, Script, Training
+from accel_migrate.analysis.trainings.training import Again, Refusal, Script, Training
 from accel_migrate.analysis.values.imported import idle_in, is_imported, loaded_with
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop, backward_calls, loader_loops
 from accel_migrate.analysis.values.provenance import Built, NotMigrated, Place, chain
@@ -78,13 +78,13 @@ def read(
     keeps: Callable[[Module, int], bool] = lambda module, line: False,
     facts: Facts | None = None,
     for_accelerate: bool = False,
-    staying: Mapping[int, str] = MappingProxyType({}),
+    again: Mapping[int, Again] = MappingProxyType({}),
 ) -> Script:
     """Understand the files of a project together; `keep_device` leaves every move where it is, `keeps` those of a line.
 
     `for_accelerate`: on several processes its models are in a wrapper, and evaluations cannot go through whole batches.
-    `staying` are the trainings, by their
-    index, that keep all of their moves, each with what would be wrong without them.
+    `again` are the trainings, by their
+    index, that are read once more.
     """
     project = Program(modules)
     roles = Roles(project, facts)
@@ -109,7 +109,7 @@ def read(
                     prints_once,
                     keeps,
                     for_accelerate,
-                    staying.get(index, ""),
+                    again.get(index, Again()),
                 ).training()
                 for own_graph in entries(roles, graph, group)
             ]
@@ -202,7 +202,7 @@ class _Reader:
     prints_once: bool
     keeps: Callable[[Module, int], bool]
     for_accelerate: bool
-    staying: str  # why every move stays, where that is so
+    again: Again
 
     def __post_init__(self) -> None:
         self.sharded: list[ast.stmt] = []  # the evaluations of the latest attempt that do not read their loader whole
@@ -210,17 +210,20 @@ class _Reader:
 
     def training(self) -> Training:
         """A loader that is only evaluated on never stands in the way: where it would, nothing prepares it."""
+        left: dict[ast.stmt, NotMigrated] = {
+            loop.statement: NotMigrated(self.again.why, loop.statement.lineno) for loop in self.again.apart
+        }
         try:
-            return self._training({})
+            return self._training(left, self.again.in_place)
         except NotMigrated as trouble:
             sharded = self.sharded
             try:
-                found = self._training(dict.fromkeys(sharded, trouble)) if sharded else None
+                found = self._training({**dict.fromkeys(sharded, trouble), **left}) if sharded else None
             except NotMigrated:
                 found = None
             if found is None:
                 raise
-            return next(self._apart(sharded, trouble), found)
+            return found if left else next(self._apart(sharded, trouble), found)
 
     def _apart(self, sharded: list[ast.stmt], trouble: NotMigrated) -> Iterator[Training]:
         """With as few of the evaluations apart as can be: their batches dealt out all the same, or else read whole."""
@@ -297,7 +300,7 @@ class _Reader:
             dropped=tuple(found.dropped),
             kept=tuple(found.kept),
             spared=found.spared,
-            staying=self.staying,
+            staying=self.again.staying,
             unplaced=found.unplaced,
             fetched=found.fetched,
             device=device,
@@ -360,7 +363,9 @@ class _Reader:
             distribution = through_trainer(self.roles, distribution, home)
         unplaced, dropped, kept, fetched = sort_moves(self.roles, self.graph, modules, participants, place, timing)
         spared = (
-            dropped if self.keep_device or self.staying else [m for m in dropped if self.keeps(m.module, m.call.lineno)]
+            dropped
+            if self.keep_device or self.again.staying
+            else [m for m in dropped if self.keeps(m.module, m.call.lineno)]
         )
         dropped, kept = [move for move in dropped if move not in spared], [*kept, *spared]
         self.followed = follows_prepare(timing, self.roles.project.modules)

@@ -137,6 +137,16 @@ class Training:
 
 
 @dataclass(frozen=True, eq=False)
+class Again:
+    """How a training is migrated once more whose first result broke a post-condition."""
+
+    staying: str = ""  # all of its moves stay, because of what would be wrong without them
+    apart: tuple[LoaderLoop, ...] = ()  # evaluations whose loader is not prepared,
+    why: str = ""  # because of what would be wrong otherwise
+    in_place: bool = False  # their batches are dealt out all the same
+
+
+@dataclass(frozen=True, eq=False)
 class Script:
     project: Program
     roles: Roles
