@@ -77,7 +77,10 @@ def _done(context: Context) -> Iterator[Change]:
         if any(module.holds(statement, node) for statement in guarded):
             continue
         done = done_elsewhere(script, training, module, node, context.settings.prints_once)
-        what = (_name(node), done) if done is not None and not any(_name(node) == name for name, _ in found) else None
+        what = None
+        if done is not None:
+            before = next((said for name, said in found if name == _name(node)), done)
+            what = (_name(node), before)
         if done is None and isinstance(node, ast.Call):
             unsaid = any(DEEDS[name](script, training, module, node) for name in _OF_NO_OTHER_RULE)
             done = deed(script, training, module, node) if unsaid else None

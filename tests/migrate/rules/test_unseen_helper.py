@@ -153,6 +153,18 @@ def test_names_what_the_file_does_that_calls_the_training(line: str, what: str |
     assert len(found) == (what is not None)
 
 
+def test_names_each_line_that_calls_the_helper():
+    drawing = "import numpy as np\ndef draw(x, name='x.npy'):\n    np.save(name, x)\n    return x\n"
+    script = training(
+        functions="import drawing\n", after="drawn = drawing.draw(total)\nagain = drawing.draw(total, 'y.npy')"
+    )
+    files = {"train.py": script, "drawing.py": drawing}
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
+    (message,) = [note.message for result in results for note in result.notes if note.code == "AM607"]
+    lines = [number for number, line in enumerate(script.splitlines(), 1) if "drawing.draw(" in line]
+    assert f"drawing.draw() (line {lines[0]}, {lines[1]}) writes a file" in message
+
+
 def test_names_a_file_that_torch_writes_before_the_training():
     data = "import torch\n\n\ndef cached():\n    torch.save(torch.ones(3), 'x.pt')\n    return torch.load('x.pt')\n"
     script = training(functions="from tables import cached\nrows = cached()\n")
