@@ -54,12 +54,12 @@ class CallGraph:
         self.roles = roles
         self.sites: Sites = roles.sites
         self.all_sites = self.sites  # also when seen from one entry of several
-        self.callees: dict[Function | None, set[Function]] = {}
+        self.callees: dict[Function | None, dict[Function, None]] = {}  # in one order on every run
         self.chains: dict[Variable, list[Variable]] = {}  # filled by provenance.chain
         self._reached: dict[tuple[ast.AST, Function | None], set[Function]] = {}
         for function, sites in self.sites.items():
             for module, call in sites:
-                self.callees.setdefault(module.scope(call).function, set()).add(function)
+                self.callees.setdefault(module.scope(call).function, {})[function] = None
 
     def given(self, parameter: Variable | None) -> list[tuple[Module, ast.Call, ast.expr | None]]:
         """Every call of the function of a parameter, with what it hands over for it: None where it leaves it out."""
@@ -190,7 +190,7 @@ def _trains(roles: Roles, graph: CallGraph, backwards: list[Backward], module: M
         target = roles.function(module, call)
         if target is None:
             continue
-        further = graph.callees.get(target.node, set())
+        further = graph.callees.get(target.node, ())
         if not inside.keys().isdisjoint(graph.reached_by(further)):
             return True
         if any(_runs(roles, module, call, target, backward) for backward in inside.get(target.node, ())):

@@ -166,3 +166,11 @@ def test_a_call_that_trains_for_all_one_can_tell_is_left() -> None:
 def test_a_condition_inside_the_loop_with_one_loader_is_no_evaluation() -> None:
     text = TRAINED.replace("        loss.backward()", "        if loss > 0:\n            loss.backward()")
     assert prepared(BUILT + text) == ["model", "optimizer", "loader"]
+
+
+def test_what_a_function_calls_is_told_in_one_order() -> None:
+    names = [f"step_{number}" for number in range(20)]
+    text = "".join(f"def {name}(): ...\n" for name in names) + "def run():\n"
+    found = script(TORCH + text + "".join(f"    {name}()\n" for name in names))
+    (called,) = found.graph.callees.values()
+    assert [function.name for function in called] == names
