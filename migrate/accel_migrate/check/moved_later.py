@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from accel_migrate.check.evidence import Evidence, Side, step_of
+from accel_migrate.check.starting import scripts_that_run
 from accel_migrate.flow.nodes import called_name, unparse, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module, Scope
@@ -40,22 +41,26 @@ def run_before_their_move(evidence: Evidence) -> Iterator[tuple[Module, ast.Call
 
 def moved_no_more(evidence: Evidence) -> Iterator[tuple[Module, ast.stmt, str]]:
     """`net = build().to(device)` of a script that predicts alone: nothing prepares there, so the move must stay."""
+    prepared = {file.path for file in evidence.after.scripts}
     for old in evidence.before.files:
         new = evidence.after.file(old.path)
-        if new is None or new in evidence.after.involved:
+        if new is None:
             continue
-        left = Counter(moved for moved, _ in _moves(new))
-        for moved, call in _moves(old):
-            left[moved] -= 1
-            if left[moved] < 0:
+        left = Counter(key for key, _ in _moves(new))
+        for key, call in _moves(old):
+            left[key] -= 1
+            if left[key] >= 0:
+                continue
+            if all(script.path not in prepared for script in scripts_that_run(evidence.before, old, call)):
                 message = f"`{unparse(call)[:60]}` is gone, and no run of this file has an Accelerator that moves it"
                 yield new, new.tree.body[0], message
 
 
-def _moves(file: Module) -> Iterator[tuple[str, ast.Call]]:
+def _moves(file: Module) -> Iterator[tuple[tuple[object, str], ast.Call]]:
+    """What is moved, by the function in which it is."""
     for call in file.walk(file.tree, ast.Call):
         if isinstance(call.func, ast.Attribute) and call.func.attr in ("to", "cuda"):
-            yield unparse(call.func.value), call
+            yield (file.scope(call).frame.path, unparse(call.func.value)), call
 
 
 def _moved(call: ast.AST) -> str:

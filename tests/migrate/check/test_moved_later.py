@@ -55,6 +55,29 @@ def test_a_script_that_prepares_nothing_keeps_its_moves(loads: str, breaks: bool
     assert bool(told) is breaks
 
 
+EVALUATES = (
+    "import torch\nfrom net import Net\ndef evaluate(net):\n    print(net(rows.cuda()))\n"
+    "{opens}net = Net(){move}\n    evaluate(net)\n{calls}"
+)
+
+
+@pytest.mark.parametrize(
+    ("opens", "calls"),
+    [("if __name__ == '__main__':\n    ", ""), ("def main():\n    ", "if __name__ == '__main__':\n    main()\n")],
+)
+def test_what_a_file_that_is_imported_moves_as_a_script_stays(opens: str, calls: str) -> None:
+    loads = "from evaluate import evaluate\nfrom net import Net as build\n"
+    train = FITS.format(loads=loads, made="net = build().cuda()", step="net(x.cuda()).sum().backward()")
+    made = "accelerator = Accelerator()\n    net, data = accelerator.prepare(build(), rows)"
+    migrated = FITS.format(loads=loads, made=made, step="accelerator.backward(net(x).sum())")
+    others = {"net.py": "from torch import nn\nclass Net(nn.Linear):\n    pass\n"}
+    before = {"train.py": train, "evaluate.py": EVALUATES.format(opens=opens, calls=calls, move=".cuda()"), **others}
+    for move in ("", ".cuda()"):
+        after = {"train.py": migrated, "evaluate.py": EVALUATES.format(opens=opens, calls=calls, move=move), **others}
+        told = [message for message in said("AM969", before, after) if "no run of this file" in message]
+        assert bool(told) is not bool(move)
+
+
 def test_functions_that_only_name_each_other_may_be_called_by_a_command_line() -> None:
     shown = "def show(net):\n    net.eval()\n    print(net)\n    net.fit()\nimport fire\nfire.Fire()\n"
     made = "accelerator = Accelerator()\n    net, data = accelerator.prepare(build(), rows)"

@@ -368,3 +368,30 @@ def test_a_model_of_a_function_that_runs_without_the_training_keeps_its_move():
     trained, evaluated = text.split("def evaluate")
     assert ".prepare(net, optimizer)" in trained and "net = build()\n" in trained
     assert "net = build().to(device)\n" in evaluated and "    net.to(device)\n" in evaluated
+
+
+def test_what_a_helper_of_the_training_moves_as_a_script_of_its_own_stays():
+    train = (
+        "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader\nfrom evaluate import evaluate, scaled\n"
+        "def fit():\n    device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+        "    model = nn.Linear(4, 2).to(device)\n    optimizer = torch.optim.Adam(model.parameters())\n"
+        "    rows = DataLoader(data, batch_size=4)\n    for x, y in rows:\n        x, y = x.to(device), y.to(device)\n"
+        "        loss = nn.functional.cross_entropy(scaled(model(scaled(x))), y)\n        optimizer.zero_grad()\n"
+        "        loss.backward()\n        optimizer.step()\n    evaluate(model, DataLoader(data))\n"
+        "if __name__ == '__main__':\n    fit()\n"
+    )
+    evaluate = (
+        "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader\n"
+        "def scaled(batch):\n    return batch / 255\n"
+        "def evaluate(model, rows):\n    device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+        "    model = model.to(device)\n    for x, y in rows:\n        print(scaled(model(scaled(x.to(device)))))\n"
+        "{opens}    device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+        "    model = nn.Linear(4, 2){move}\n    model.load_state_dict(torch.load('m.pt', map_location='cpu'))\n"
+        "    rows = DataLoader(data)\n    evaluate(model, rows)\n{calls}"
+    )
+    ways = [("if __name__ == '__main__':\n", ""), ("def main():\n", "if __name__ == '__main__':\n    main()\n")]
+    for (opens, calls), move in [(way, move) for way in ways for move in ("", ".to(device)")]:
+        files = {"train.py": train, "evaluate.py": evaluate.format(opens=opens, calls=calls, move=move)}
+        results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
+        assert b"accelerator.prepare(" in results[0].after
+        assert results[1].after == files["evaluate.py"].encode()

@@ -44,7 +44,7 @@ from accel_migrate.analysis.values.constructions import (
     may_drop_last,
     pads_batches,
 )
-from accel_migrate.analysis.values.imported import loaded_with
+from accel_migrate.analysis.values.imported import runs_at, runs_in, scripts_that_run
 from accel_migrate.analysis.values.loops import (
     CallGraph,
     LoaderLoop,
@@ -156,7 +156,7 @@ class ParticipantFinder:
         self.collected = [(m, node, v) for m, node, loader in read if (v := m.variable(loader)) is not None]
         # A function may be handed the objects of another script too, of which no run trains.
         backwards = self.group.backwards
-        self.loaded = {m for b in backwards for m in loaded_with(self.roles.project, b.module, b.call)}
+        self.scripts = {s for b in backwards for s in scripts_that_run(self.roles.project, b.module, b.call)}
 
     def participants(self) -> Participants:
         """NotMigrated where nothing known is trained, or something stands in the way."""
@@ -185,7 +185,11 @@ class ParticipantFinder:
         kept_together = [entry.variable for entry in entries]
         used = [*models, *optimizers, *self._per_batch_schedulers(loops), *loaders, *kept_together]
         chains = [
-            [link for link in self._chain(variable) if link not in whole and link.scope.module in self.loaded]
+            [
+                link
+                for link in self._chain(variable)
+                if link not in whole and runs_in(self.roles.project, link, self.scripts)
+            ]
             for variable in dict.fromkeys(used)
         ]
         shared = frozenset(link for loader in loaders for link in self._chain(loader)) - whole
@@ -343,7 +347,7 @@ class ParticipantFinder:
         mine = {backward.call for backward in self.group.backwards}
         found = []
         for loop in self.all_loops:
-            if loop.module not in self.loaded:
+            if not runs_at(self.roles.project, loop.module, loop.statement, self.scripts):
                 continue
             mentions = runs(loop.module, loop.statement) or any(
                 runs(self.roles.project.module_of(function), function)
@@ -358,7 +362,8 @@ class ParticipantFinder:
         """The files in which these objects are built, handed on and used."""
         links = [link for variable in variables for link in chain(self.roles, self.graph, variable)]
         found = [b.module for b in self.group.backwards] + [loop.module for loop in loops]
-        return list(dict.fromkeys([*found, *[m for link in links if (m := link.scope.module) in self.loaded]]))
+        found += [link.scope.module for link in links if runs_in(self.roles.project, link, self.scripts)]
+        return list(dict.fromkeys(found))
 
     def _evaluations(self, loops: list[LoaderLoop]) -> list[Evaluation]:
         """How each evaluation is made right. A loader that one loop must read whole is read whole by all."""

@@ -155,9 +155,9 @@ class _Sorter:
             if self.timing.may_run_bare(module, move.call):
                 return False
             uses = self._uses_before_prepare(move, stored)
-            if not any(variable in self.aliases for variable in stored) or (
-                uses is self.uses and self._is_another(move, stored)
-            ):
+            if not any(variable in self.aliases for variable in stored) or self._is_built_apart(stored):
+                return False
+            if uses is self.uses and self._is_another(move, stored):
                 return False
             if uses.comes_before(module, move.call):
                 return not uses.need(module, move.call, stored) and not self._may_end_first(module, move.call, stored)
@@ -191,6 +191,11 @@ class _Sorter:
         """Whether a value comes from prepared loaders and nowhere else."""
         sources = self.batches.loaders(module, value)
         return sources is not None and all(self._is_shared(source) for source in sources)
+
+    def _is_built_apart(self, stored: list[Variable]) -> bool:
+        """Whether another script hands over a model of its own, which nothing prepares there."""
+        links = [link for v in stored if v in self.aliases for link in chain(self.roles, self.graph, v)]
+        return any(is_root(self.roles, link) and link not in self.aliases for link in links)
 
     def _is_another(self, move: Move, stored: list[Variable]) -> bool:
         """Whether what is moved may be a model that was built where nothing prepares it any more."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.idle import Unit, Words
 from accel_migrate.flow.main_guard import under_main
 from accel_migrate.flow.nodes import called_name
 from accel_migrate.flow.program import Program
-from accel_migrate.flow.scopes import Module
+from accel_migrate.flow.scopes import Module, Variable
 
 _FORKS = (None, "fork")
 
@@ -30,13 +30,31 @@ def loaded_with(project: Program, module: Module, at: ast.AST | None = None) -> 
     """
     if len(project.modules) == 1:
         return [module]
-    loaded = dict.fromkeys([module, *starters_of(project, module, at)])
+    loaded = dict.fromkeys(scripts_that_run(project, module, at))
     pending = list(loaded)
     for each in pending:
         imports = project.imports(each)
         pending += [other for other in imports if other not in loaded]
         loaded.update(dict.fromkeys(imports))
     return list(loaded)
+
+
+def scripts_that_run(project: Program, module: Module, at: ast.AST | None) -> list[Module]:
+    """The files that run what stands at a place of this one when they are started."""
+    return [module, *starters_of(project, module, at)]
+
+
+def runs_in(project: Program, variable: Variable, scripts: Collection[Module]) -> bool:
+    """Whether a variable may be bound when some of these files are started, and not by another script alone."""
+    module, function = variable.scope.module, variable.scope.function
+    bound: list[ast.AST | None] = [each.statement for each in module.bindings(variable)]
+    places = [function.body[0]] if function is not None else bound or [None]
+    return any(runs_at(project, module, at, scripts) for at in places)
+
+
+def runs_at(project: Program, module: Module, at: ast.AST | None, scripts: Collection[Module]) -> bool:
+    """Whether what stands at a place of a file may run when some files are started."""
+    return any(script in scripts for script in scripts_that_run(project, module, at))
 
 
 def starters_of(project: Program, module: Module, at: ast.AST | None) -> list[Module]:
@@ -56,11 +74,10 @@ def starters_of(project: Program, module: Module, at: ast.AST | None) -> list[Mo
 
 
 def _mentions(module: Module, name: str) -> bool:
-    """Whether a file may read a name of another one: by that name, or all that it has."""
-    named = (ast.Name, ast.Attribute, ast.alias)
+    """Whether a file may read a name of another one: imported by that name, or with all that it has."""
     return any(
-        name == getattr(node, "id", getattr(node, "attr", None)) or getattr(node, "name", "") in (name, "*")
-        for node in module.walk(module.tree, *named)
+        name == getattr(node, "attr", None) or getattr(node, "name", "") in (name, "*")
+        for node in module.walk(module.tree, ast.Attribute, ast.alias)
     )
 
 
