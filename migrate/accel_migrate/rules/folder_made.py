@@ -32,7 +32,11 @@ def find(context: Context) -> Iterator[Change]:
             continue
         absent = _asked_for(context, call)
         by_name = dotted == "os.mkdir" and isinstance(call.func, ast.Name)  # makedirs() may not be imported
-        if absent and not by_name:
+        # os.makedirs() would make parents, whose absence is caught here.
+        caught = dotted == "os.mkdir" and any(isinstance(parent, ast.Try) for parent in module.ancestors(call))
+        if absent and not by_name and not caught:
+            if not may_run(context.script, training, module, call):
+                continue
             message = "another process may make it between the question and the answer"
             yield change(context, CODE, call, message, _edits(context, call, dotted), required=False)
         elif not own and not training.flow.on_some(module, call) and may_run(context.script, training, module, call):
@@ -111,8 +115,10 @@ def _may_be_made_by_all(context: Context, call: ast.Call) -> bool:
 
 
 def _is_tried(context: Context, call: ast.Call) -> bool:
-    """Whether the author deals with a folder that is there."""
-    return any(isinstance(parent, ast.Try) for parent in context.module.ancestors(call))
+    """Whether the author deals with a folder that is there; `except FileNotFoundError` alone is about its parents."""
+    tries = [parent for parent in context.module.ancestors(call) if isinstance(parent, ast.Try)]
+    caught = [unparse(handler.type) if handler.type is not None else "" for each in tries for handler in each.handlers]
+    return bool(tries) and caught != ["FileNotFoundError"]
 
 
 def _edits(context: Context, call: ast.Call, dotted: str | None) -> list[Edit]:

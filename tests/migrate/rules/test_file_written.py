@@ -115,6 +115,18 @@ def test_keeps_a_folder_that_may_exist():
     assert "AM505" not in codes(training(after='if not os.path.exists("o"):\n    os.makedirs("o", 0o755, True)'))
 
 
+@pytest.mark.parametrize(("caught", "told"), [("FileNotFoundError", True), ("OSError", False)])
+def test_keeps_an_os_mkdir_whose_author_deals_with_missing_parents(caught: str, told: bool):
+    made = f'if not os.path.exists("a/o"):\n    try:\n        os.mkdir("a/o")\n    except {caught}:\n        sys.exit("none")'
+    stays(training(after=made), 'os.mkdir("a/o")')
+    assert ("AM505" in codes(training(after=made))) is told
+
+
+def test_keeps_a_folder_that_no_run_of_the_training_makes():
+    source = training(functions="def draw():\n    if not os.path.exists('o'):\n        os.makedirs('o')\n")
+    stays(source, "os.makedirs('o')")
+
+
 def test_keeps_a_picture_in_memory():
     assert "AM504" not in codes(training(functions="import io", after="page = io.BytesIO()\nfigure.savefig(page)"))
 
