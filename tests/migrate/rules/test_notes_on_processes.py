@@ -152,6 +152,8 @@ def test_offers_to_split_no_batch_of_one_row(options: str):
         ("4", "x = x.view(4, -1)", True),
         ("rows", "print(i * rows)", False),
         ("rows", "print(f'{i * rows}')", False),
+        ("rows", "torch.save(model.state_dict(), 'net_bs%d.pth' % rows)", False),
+        ("rows", "torch.save(model.state_dict(), 'net_bs' + str(rows))", False),
         ("4", "x = x * 4", False),
         ("rows", "x = x.view(x.size(0), -1)", False),
     ],

@@ -12,7 +12,7 @@ from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.flow.scopes import Module, Variable
 
-_SHOWS = {"print", "format", "info", "debug", "write", "set_description", "set_postfix", "add_scalar"}
+_SHOWS = {"print", "format", "str", "info", "debug", "write", "set_description", "set_postfix", "add_scalar"}
 
 
 def can_be_split(script: Script, training: Training) -> bool:
@@ -107,7 +107,12 @@ def _is_shown(module: Module, node: ast.expr) -> bool:
         if isinstance(parent, ast.stmt):
             return False
         name = getattr(parent.func, "attr", getattr(parent.func, "id", "")) if isinstance(parent, ast.Call) else ""
-        if isinstance(parent, ast.JoinedStr) or name in _SHOWS:
+        written = (
+            isinstance(parent, ast.BinOp)
+            and isinstance(parent.op, ast.Mod)
+            and type(getattr(parent.left, "value", None)) is str
+        )
+        if isinstance(parent, ast.JoinedStr) or written or name in _SHOWS:
             return True
     return False
 
