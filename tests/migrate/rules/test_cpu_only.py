@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from accel_migrate.pipeline import migrate
+from accel_migrate.settings import DEFAULTS
+from accel_migrate.source import Source
 
 from tests.migrate.rules.verbs import migrated, noted, notes, unchanged
 
@@ -278,3 +283,21 @@ def test_batches_of_a_file_that_nobody_has_read_are_not_said_to_be_the_scripts_o
 )
 def test_batches_that_the_script_lists_are_its_own(loader):
     assert "makes its batches by itself" in noted(script(loader=loader).replace("in loader:", "in pairs:"), "AM101")
+
+
+def test_names_the_file_where_something_else_needs_the_cpu():
+    train = (
+        "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader\ndef train(net, rows, held):\n"
+        "    loader, others = DataLoader(rows), DataLoader(held)\n    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "    for x, y in loader:\n        loss = nn.functional.mse_loss(net(x), y)\n        optimizer.zero_grad()\n"
+        "        loss.backward()\n        optimizer.step()\n        kept = x.numpy()\n    return net\n"
+    )
+    main = (
+        "import torch\nfrom torch import nn\nfrom train import train\ndef run():\n    net = nn.Linear(2, 1)\n"
+        "    net = train(net, rows, held)\n    torch.save(net, 'n.pt')\nrun()\n"
+    )
+    files = {"main.py": main, "train.py": train}
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
+    assert b"Accelerator(cpu=True)" in results[0].after
+    (told,) = [note.message for note in results[0].notes if note.code == "AM101"]
+    assert "needs the CPU in train.py:12" in told

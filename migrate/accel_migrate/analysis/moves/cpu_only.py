@@ -48,11 +48,12 @@ def cpu_only(
     modules: tuple[Module, ...],
     timing: Timing,
     prepared: tuple[Built, ...],
-    whole: list[int],
+    whole: Sequence[tuple[Module, ast.stmt]],
+    reader: Module,
 ) -> str | None:
-    """What ties a script without moves to the CPU, for people; None if nothing does, or another device is named.
+    """What ties a script without moves to the CPU, told in the file `reader`; None if nothing does, or a device is named.
 
-    `whole` are the lines of loops over loaders that are not prepared: their batches stay on the CPU.
+    `whole` are the loops over loaders that are not prepared: their batches stay on the CPU.
     """
     if _names_device(roles, modules):
         return None
@@ -61,20 +62,22 @@ def cpu_only(
         if unread is not None:
             return f"trains on `{unparse(unread)}`, which is not visible to the analysis and may be on the CPU"
         return "makes its batches by itself, on the CPU"
-    lines = whole + [line for module in modules for line in _tied(roles, module, timing)]
-    lines += [line for module in modules for line in _drawn_early(roles, module, timing)]
+    tying: list[tuple[Module, ast.stmt | ast.expr]] = [*whole]
+    for module in modules:
+        tying += [(module, call) for call in (*_tied(roles, module, timing), *_drawn_early(roles, module, timing))]
     for built in prepared:
         if built.role == Role.MODEL:
             module = built.variable.scope.module
             bindings = [b for b in module.bindings(built.variable) if b.kind == "assign"]
             bindings = [b for b in bindings if not _is_handed(module, b.value, built.variable)]
             made = [b.statement for b in bindings if not timing.place.prepares_later(built.variable, b.statement)]
-            lines += [statement.lineno for statement in made if timing.after_prepare(module, statement)]
-    if lines:
-        return f"needs the CPU in line {min(lines)}"
+            tying += [(module, statement) for statement in made if timing.after_prepare(module, statement)]
+    if tying:
+        first = min(tying, key=lambda each: (each[0] is not reader, each[1].lineno))
+        return f"needs the CPU in {reader.place_of(*first)}"
     for module, call in MadeOf(roles, graph, backwards).made:
         if _makes(roles, module, call):
-            return f"computes with what is made on the CPU in {module.source.path.name}:{call.lineno}"
+            return f"computes with what is made on the CPU in {reader.place_of(module, call)}"
     imported = brought_by(roles.project, modules)
     for module in roles.project.modules:
         if module not in modules:
@@ -82,7 +85,7 @@ def cpu_only(
             run += [c for c in module.calls if module in imported and _is_run_by_model(module, c)]
             called = [c for c in run if _ties(roles, module, c)]
             if called:
-                return f"needs the CPU in {module.source.path.name}:{called[0].lineno}"
+                return f"needs the CPU in {reader.place_of(module, called[0])}"
     return None
 
 
@@ -126,13 +129,13 @@ def check_built_here(roles: Roles, graph: CallGraph, prepared: tuple[Built, ...]
                 raise NotMigrated(reason, (link.scope.module, function))
 
 
-def _tied(roles: Roles, module: Module, timing: Timing) -> list[int]:
-    """Lines that make tensors or loaders, hand tensors to numpy, move batches to the CPU, or run the model on other things."""
+def _tied(roles: Roles, module: Module, timing: Timing) -> list[ast.Call]:
+    """Calls that make tensors or loaders, hand tensors to numpy, move batches to the CPU, or run the model on other things."""
     tying = [*_built_to_be_read(roles, module), *[call for call in module.calls if _ties(roles, module, call)]]
-    return [call.lineno for call in tying if _runs_late(module, call, timing)]
+    return [call for call in tying if _runs_late(module, call, timing)]
 
 
-def _drawn_early(roles: Roles, module: Module, timing: Timing) -> Iterator[int]:
+def _drawn_early(roles: Roles, module: Module, timing: Timing) -> Iterator[ast.Call]:
     """`model(sample)` of a batch that `next()` drew before the loaders were prepared."""
     for call in module.calls:
         if not roles.role(module, call.func) & Role.MODEL or not _runs_late(module, call, timing):
@@ -141,7 +144,7 @@ def _drawn_early(roles: Roles, module: Module, timing: Timing) -> Iterator[int]:
         for binding in (b for variable in given if variable is not None for b in module.bindings(variable)):
             drawn = isinstance(binding.value, ast.Call) and getattr(binding.value.func, "id", "") == "next"
             if drawn and not timing.after_prepare(module, binding.statement):
-                yield call.lineno
+                yield call
 
 
 def _built_to_be_read(roles: Roles, module: Module) -> list[ast.Call]:

@@ -558,8 +558,9 @@ class _Reader:
                 (start.module, start.statement),
             )
         if device is None and given is None and not (dropped or kept or precision.regions or start.cpu or start.device):
-            whole = [e.loop.statement.lineno for e in participants.evaluations if isinstance(e, Whole)]
-            tied = cpu_only(self.roles, self.graph, self.group.backwards, modules, found.timing, setup.prepared, whole)
+            whole = [(e.loop.module, e.loop.statement) for e in participants.evaluations if isinstance(e, Whole)]
+            group, near = self.group.backwards, start.module
+            tied = cpu_only(self.roles, self.graph, group, modules, found.timing, setup.prepared, whole, near)
             if tied:
                 check_built_here(self.roles, self.graph, setup.prepared)
             files = loaded_with(self.roles.project, setup.place.module, setup.place.after)
