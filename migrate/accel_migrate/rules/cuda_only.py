@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.moves.cuda_bound import goes_by_cuda
 from accel_migrate.analysis.moves.devices import moves_in
 from accel_migrate.analysis.notes.elsewhere import may_run
 from accel_migrate.analysis.placement.overriding import named_gpus, naming_gpus
@@ -88,12 +89,14 @@ def _moves_that_stay(context: Context) -> Iterator[Change]:
         and may_run(context.script, training, owner, move.call)
     ]
     if staying:
+        shown = [(owner, call, unparse(call)) for owner, call in staying]
         places = ", ".join(
-            f"`{unparse(call)[:40]}` ({owner.source.path.name}:{call.lineno})" for owner, call in staying
+            f"`{text if len(text) < 50 else text[:40] + ' ...'}` ({owner.source.path.name}:{call.lineno})"
+            for owner, call, text in shown
         )
         message = (
-            f"{places} stays on a CUDA GPU, whatever the Accelerator's device is: without one, or with `accel launch --cpu`, "
-            "this fails; move it to the device of a tensor that it meets"
+            f"{places} {'stays' if len(shown) == 1 else 'stay'} on a CUDA GPU, whatever the Accelerator's device is: without "
+            "one, or with `accel launch --cpu`, this fails; move it to the device of a tensor that it meets"
         )
         place = next((call for owner, call in staying if owner is module), training.place.after)
         yield note(context, CODE, place, message)
@@ -114,6 +117,8 @@ def _device_that_stays(context: Context) -> Iterator[Change]:
                 continue
             if node in replaced or node in training.gone or not may_run(script, training, module, node):
                 continue
+            if goes_by_cuda(script.roles, script.graph, module, context.module, node):
+                continue  # the launcher hides the GPUs of CUDA where it keeps a script on the CPU
             message = (
                 f"`{unparse(node)}` ({module.source.path.name}:{node.lineno}) is still the script's own choice, whatever the "
                 "Accelerator's device is: on a machine with a GPU, with `accel launch --cpu`, this fails; hand over "

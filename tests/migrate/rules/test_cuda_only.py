@@ -75,8 +75,23 @@ print({named})
     ("imported", "named"), [("import settings", "settings.where"), ("from settings import where", "where")]
 )
 def test_says_that_a_device_of_another_file_is_handed_on_as_it_is(imported: str, named: str) -> None:
-    assert f"`{named}` (train.py:17) is still the script's own choice" in _said(imported, named, f"Net({named})")
-    assert not _said(imported, named, "nn.Linear(4, 4)")
+    always = 'import torch\nwhere = torch.device("cuda")\n'
+    assert f"`{named}` (train.py:17) is still the script's own choice" in _said(
+        imported, named, f"Net({named})", always
+    )
+    assert not _said(imported, named, "nn.Linear(4, 4)", always)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        'where = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n',
+        'if torch.cuda.is_available():\n    where = "cuda"\nelse:\n    where = "cpu"\n',
+        'has_gpu = torch.cuda.is_available()\nwhere = "cuda" if has_gpu else "cpu"\n',
+    ],
+)
+def test_a_device_that_is_cuda_if_there_is_cuda_follows_the_launcher(chosen: str) -> None:
+    assert not _said("from settings import where", "where", "Net(where)", f"import torch\n{chosen}")
 
 
 def test_a_device_in_whose_place_the_accelerator_is_handed_over_is_not_handed_on() -> None:
@@ -109,8 +124,8 @@ if __name__ == "__main__":
     assert not [note for note in result.notes if note.code == "AM204"]
 
 
-def _said(imported: str, named: str, made: str) -> str:
-    files = {"train.py": SCRIPT.format(imported=imported, named=named, made=made), "settings.py": CHOSEN}
+def _said(imported: str, named: str, made: str, chosen: str) -> str:
+    files = {"train.py": SCRIPT.format(imported=imported, named=named, made=made), "settings.py": chosen}
     result, _ = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()])
     assert result.status is Status.MIGRATED, result.reason
     return "".join(note.message for note in result.notes if note.code == "AM204")

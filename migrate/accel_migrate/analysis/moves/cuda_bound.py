@@ -46,13 +46,20 @@ def _follows_a_constant(roles: Roles, graph: CallGraph, home: Module, dropped: s
     for module in loaded_with(roles.project, home):
         moved = [move.device for move in moves_in(roles, module) if move.call not in dropped]
         made = [k.value for call in module.calls for k in call.keywords if k.arg == "device"]
-        for constant in [_constant(roles, module, node) for node in (*moved, *made) if node is not None]:
-            owner = constant.scope.module if constant is not None else home
-            bindings = owner.bindings(constant) if constant is not None and owner is not home else []
-            for value in (binding.value for binding in bindings if binding.value is not None):
-                if any(_is_about_cuda(graph, owner, node.test) for node in owner.walk(value, ast.IfExp)):
-                    return True
+        if any(node is not None and goes_by_cuda(roles, graph, module, home, node) for node in (*moved, *made)):
+            return True
     return False
+
+
+def goes_by_cuda(roles: Roles, graph: CallGraph, module: Module, home: Module, node: ast.expr) -> bool:
+    """Whether a node names a global of another file than the training's that is CUDA if there is CUDA."""
+    constant = _constant(roles, module, node)
+    owner = constant.scope.module if constant is not None else home
+    bindings = owner.bindings(constant) if constant is not None and owner is not home else []
+    asked = [e for b in bindings if b.value is not None for e in owner.walk(b.value, ast.IfExp)]
+    return any(_is_about_cuda(graph, owner, e.test) for e in asked) or any(
+        _asks_for_cuda(graph, owner, binding.target) for binding in bindings
+    )
 
 
 def _constant(roles: Roles, module: Module, node: ast.expr) -> Variable | None:
@@ -122,7 +129,7 @@ def _makes_tensors(graph: CallGraph, module: Module) -> bool:
     )
 
 
-def _asks_for_cuda(graph: CallGraph, module: Module, node: ast.expr) -> bool:
+def _asks_for_cuda(graph: CallGraph, module: Module, node: ast.AST) -> bool:
     """Whether the machine is asked for CUDA on the way to a node, in its function."""
     return any(_is_about_cuda(graph, module, choice.test) for choice, _ in module.branches(node))
 
