@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.devices_together import Devices
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
+from accel_migrate.check.machines_gpu import MachinesGpu
 from accel_migrate.check.scattered import fed_from_the_cpu
 from accel_migrate.check.stores import Stores
 from accel_migrate.check.whereabouts import CPU, DEVICE, Certain, Whereabouts
@@ -135,6 +136,7 @@ def _chosen_by_the_script(evidence: Evidence, told: Iterable[str] = ()) -> Found
                 and all(is_move(each) for each in node.body)
                 and not any(_asks_for_cuda(side, file, test) for test in (node.test, *around))
                 and not set(told).intersection(_named(node.test))
+                and not side.once(MachinesGpu).holds(file, node.test)
             ):
                 made = evidence.after.created[0]
                 yield (

@@ -44,6 +44,15 @@ class MachinesGpu:
                 return bool(values) and all(self.is_there(home, value, depth - 1) for home, value in values)
         return False
 
+    def holds(self, file: Module, test: ast.expr, depth: int = 4) -> bool:
+        """Whether a condition holds on every machine with a GPU, whatever its options: `DiceLoss(use_gpu=True)`."""
+        if self._condition(file, test) is True:
+            return True
+        if not depth or not isinstance(test, ast.Name | ast.Attribute):
+            return False
+        values = list(self._values(file, test))
+        return bool(values) and all(self.holds(home, value, depth - 1) for home, value in values)
+
     def _doubted(self, file: Module, node: ast.expr) -> str | None:
         if node in self._seen:
             return None  # what is made of itself is what else it is made of
@@ -116,11 +125,12 @@ class MachinesGpu:
         scope = file.binder(node.id, file.scope(node)) if isinstance(node, ast.Name) else None
         function = scope.node if scope is not None else None
         if isinstance(node, ast.Name) and isinstance(function, Function) and node.id in parameter_names(function):
-            for site in self._side.above(function):
-                given = argument_of(function, site.call, node.id)
-                default = default_of(function, node.id)
+            default = default_of(function, node.id)
+            sites = self._side.above(function)
+            handed = [(site.file, argument_of(function, site.call, node.id)) for site in sites] or [(file, None)]
+            for home, given in handed:
                 if given is not None:
-                    yield site.file, given
+                    yield home, given
                 elif default is not None:
                     yield file, default
         if isinstance(node, ast.Attribute) and self._devices.is_option(file, node):

@@ -288,3 +288,24 @@ def test_a_move_of_what_may_not_be_there() -> None:
     after = TOP.format("") + "if {}:\n    extra = extra.to(accelerator.device)\nshow(extra)\n"
     assert not said("AM959", moved.format("extra is not None"), after.format("extra is not None"))
     assert said("AM959", moved.format("args.gpu"), after.format("args.gpu"))
+
+
+@pytest.mark.parametrize(
+    ("given", "default", "doubted"),
+    [
+        ("True", "False", False),
+        ("", "torch.cuda.is_available()", False),
+        ("args.gpu", "True", True),
+        ("", "False", True),
+    ],
+)
+def test_a_choice_that_is_always_made_is_none(given: str, default: str, doubted: bool) -> None:
+    script = (
+        "import argparse\nimport torch\nparser = argparse.ArgumentParser()\nparser.add_argument('--gpu', action='store_true')\n"
+        "args = parser.parse_args()\nclass Dice:\n    def __init__(self, on_gpu={default}):\n        self.on_gpu = on_gpu\n"
+        "    def rate(self, x):\n        if self.on_gpu:\n            x = x.cuda()\n        return x.sum()\n"
+        "dice = Dice({given})\n{top}"
+        "dice.rate(net(x))\n"
+    )
+    before, after = (script.format(default=default, given=given, top=top) for top in ("net.cuda()\n", TOP.format("")))
+    assert any("goes to a GPU only under" in message for message in said("AM959", before, after)) is doubted
