@@ -8,12 +8,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Container, Iterable, Iterator
 
+from accel_migrate.flow.libraries import is_library
 from accel_migrate.flow.main_guard import asks_for_name
 from accel_migrate.flow.nodes import BLOCKS, children, walk
 from accel_migrate.flow.once import once
 
 Unit = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef  # one that is in no other
-_LOOKS_UP = {"globals", "locals", "vars", "eval", "exec", "getattr", "import_module", "__import__"}
+_LOOKS_UP = {"globals", "locals", "vars", "eval", "exec", "import_module", "__import__"}
+_ANY = "(any)"  # the word of what looks up a name that is not written out
 _SHOWS_ALL = {"fire", "jsonargparse"}  # every function of a file is a command
 
 
@@ -55,7 +57,7 @@ class Words:
         while more := [u for u in self.of if u not in found and (u.name in words or u.decorator_list)]:
             found.update(more)
             words |= self._all(set().union(*[self.of[unit] for unit in more]))
-        return frozenset() if self._shown or words & _LOOKS_UP else frozenset(self.of.keys() - found)
+        return frozenset() if self._shown or _ANY in words else frozenset(self.of.keys() - found)
 
     def _all(self, words: set[str]) -> set[str]:
         return words.union(*[self._renamed[word] for word in words if word in self._renamed])
@@ -66,28 +68,39 @@ def _words_of(tree: ast.Module, imported: bool) -> tuple[dict[Unit, set[str]], s
     """The words of a file's functions and classes, those of what runs with it, and all that it imports."""
     units = _units(tree, imported)
     imports: list[ast.alias] = []
-    top = _words(_outside(tree, imported), imports)
-    found = {unit: _words(walk(unit), imports) for unit in units}
-    return found, top.union(*[_words(_at_definition(unit), imports) for unit in units]), imports
+    foreign = _of_libraries(tree)
+    top = _words(_outside(tree, imported), imports, foreign)
+    found = {unit: _words(walk(unit), imports, foreign) for unit in units}
+    return found, top.union(*[_words(_at_definition(unit), imports, foreign) for unit in units]), imports
 
 
-def _words(nodes: Iterable[ast.AST], imports: list[ast.alias]) -> set[str]:
-    named: set[str] = set()
-    written: set[str] = set()
+def _of_libraries(tree: ast.Module) -> set[str]:
+    """The names that a file has from libraries, whose own names are none of the project's."""
+    found: set[str] = set()
+    for node in walk(tree):
+        if type(node) is ast.Import:
+            found |= {alias.asname or alias.name.split(".")[0] for alias in node.names if is_library(alias.name)}
+        elif type(node) is ast.ImportFrom and not node.level and is_library(node.module or ""):
+            found |= {alias.asname or alias.name for alias in node.names}
+    return found
+
+
+def _words(nodes: Iterable[ast.AST], imports: list[ast.alias], foreign: set[str]) -> set[str]:
+    words: set[str] = set()
     for node in nodes:
         if type(node) is ast.Name:
-            named.add(node.id)
+            words.add(_ANY if node.id in _LOOKS_UP else node.id)
         elif type(node) is ast.Attribute:
-            named.add(node.attr)
+            words.add(_ANY if node.attr == "import_module" else node.attr)  # `net.eval()` looks up nothing
         elif type(node) is ast.Constant:
             if type(node.value) is str:
-                written.update(node.value.replace(":", ".").split("."))
-        elif type(node) is ast.Call:
-            if _looks_up(node):
-                written.add("getattr")
+                words.update(node.value.replace(":", ".").split("."))
+        elif type(node) is ast.Call or type(node) is ast.Subscript:
+            if _looks_up(node, foreign):
+                words.add(_ANY)
         elif type(node) is ast.Import or type(node) is ast.ImportFrom:
             imports += node.names
-    return written | (named - {"getattr"})  # by itself it says nothing: what it looks up may be written out
+    return words
 
 
 def unit_of(node: ast.AST, above: Iterable[ast.AST]) -> Unit | None:
@@ -133,8 +146,16 @@ def _at_definition(unit: Unit) -> Iterator[ast.AST]:
     yield from (part for node in (*run, *unit.decorator_list) for part in walk(node))
 
 
-def _looks_up(call: ast.Call) -> bool:
-    """`getattr(module, name)`, with a name that is not written out."""
-    if type(call.func) is not ast.Name or call.func.id != "getattr":
-        return False
-    return len(call.args) < 2 or not isinstance(call.args[1], ast.Constant)
+def _looks_up(node: ast.Call | ast.Subscript, foreign: set[str]) -> bool:
+    """`getattr(models, name)` or `models.__dict__[name]`, with a name that is not written out, of a file of the project."""
+    match node:
+        case ast.Call(func=ast.Name(id="getattr"), args=[found, name, *_]):
+            pass
+        case ast.Subscript(value=ast.Attribute(value=found, attr="__dict__"), slice=name):
+            pass
+        case _:
+            return False
+    root = found
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    return not isinstance(name, ast.Constant) and getattr(root, "id", "") not in foreign

@@ -77,8 +77,9 @@ def _moves_that_stay(context: Context) -> Iterator[Change]:
         owners += [
             m for m in loaded_with(context.script.project, module, training.place.after) if m not in training.modules
         ]
-    taken = {move.call for move in training.dropped}
-    taken |= {move.call for move in training.kept if training.accelerator(move.module, move.call) is not None}
+    taken = {move.call for each in context.script.trainings for move in each.dropped}
+    for each in context.script.trainings:
+        taken |= {move.call for move in each.kept if each.accelerator(move.module, move.call) is not None}
     staying = [
         (owner, move.call)
         for owner in owners

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+import pytest
 from accel_migrate.flow.idle import Words
 
 TEXT = """
@@ -49,3 +50,22 @@ def test_a_running_function_of_a_file_that_is_not_among_them() -> None:
     (train,) = ast.parse("def train(): step()\n").body
     tree = ast.parse("def step(): ...\n")
     assert Words([tree]).idle([train]) == frozenset()  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("line", "idle"),
+    [
+        ("net.eval()", {"penalty"}),
+        ("eval('penalty' + '(x)')", set()),
+        ("penalty(x)", set()),
+        ("getattr(tools, name)(x)", set()),
+        ("getattr(torch, name)(x)", {"penalty"}),
+        ("tools.__dict__[name](x)", set()),
+        ("models.__dict__[name](x)", {"penalty"}),
+        ("importlib.import_module(name)", set()),
+    ],
+)
+def test_a_name_that_is_looked_up_in_the_project_may_be_any(line: str, idle: set[str]) -> None:
+    train = ast.parse(f"import importlib\nimport torch\nimport torchvision.models as models\nimport tools\n{line}\n")
+    tools = ast.parse("def penalty(x):\n    return x\n")
+    assert {unit.name for unit in Words([train, tools]).idle([])} == idle

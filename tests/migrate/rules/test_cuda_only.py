@@ -129,3 +129,11 @@ def _said(imported: str, named: str, made: str, chosen: str) -> str:
     result, _ = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()])
     assert result.status is Status.MIGRATED, result.reason
     return "".join(note.message for note in result.notes if note.code == "AM204")
+
+
+def test_nothing_is_said_of_a_class_of_another_script_that_evaluates() -> None:
+    train = TRAIN.replace("for epoch in range(2):", "model.eval()\nfor epoch in range(2):")
+    tools = "import torch\ndef penalty(x):\n    return x.mean()\n{named}"
+    shuffled = "class Queue(torch.nn.Module):\n    def forward(self, x):\n        return x[torch.randperm(4).cuda()]\n"
+    assert told(tools.format(named=shuffled), train) == []
+    assert told(tools.format(named=f"{shuffled}queue = Queue()\n"), train) != []

@@ -395,3 +395,25 @@ def test_what_a_helper_of_the_training_moves_as_a_script_of_its_own_stays():
         results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
         assert b"accelerator.prepare(" in results[0].after
         assert results[1].after == files["evaluate.py"].encode()
+
+
+def test_a_move_that_one_training_makes_needless_and_another_needs_stays():
+    tune = (
+        "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader\ndef train(net, rows, optimizer):\n"
+        "    for x, y in rows:\n        loss = nn.functional.mse_loss(net(x.cuda()), y.cuda())\n        optimizer.zero_grad()\n"
+        "        loss.backward()\n        optimizer.step()\ndef tune(rows):\n    for lr in (0.1, 0.2):\n"
+        "        net = nn.Linear(2, 1).cuda()\n        optimizer = torch.optim.SGD(net.parameters(), lr=lr)\n"
+        "        train(net, rows, optimizer)\n"
+    )
+    main = (
+        "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader\nfrom tune import train, tune\n"
+        "rows = DataLoader(data, batch_size=4)\nnet = nn.Linear(2, 1).cuda()\ntune(rows)\n"
+        "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\ntrain(net, rows, optimizer)\n"
+        "torch.save(net.state_dict(), 'n.pt')\n"
+    )
+    files = {"main.py": main, "tune.py": tune}
+    first, second = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
+    assert b"net = nn.Linear(2, 1).to(accelerator.device)\n" in second.after
+    assert b"accelerator.save(accelerator.get_state_dict(net), 'n.pt')\n" in first.after
+    assert not [note.message for note in (*first.notes, *second.notes) if "writes a file" in note.message]
+    assert "AM204" not in {note.code for note in (*first.notes, *second.notes)}

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 
 from accel_migrate.analysis.notes.deeds import DEEDS, deed
 from accel_migrate.analysis.trainings.training import Script, Training
-from accel_migrate.analysis.values.imported import brought_by
+from accel_migrate.analysis.values.imported import brought_by, idle_in
+from accel_migrate.flow.idle import Unit, unit_of
 from accel_migrate.flow.main_guard import under_main
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Function, Module
 
@@ -41,7 +43,8 @@ def calls_of_callers(script: Script, training: Training) -> list[_Call]:
             if own and (owner, calling) not in callers:
                 callers.append((owner, calling))
                 called += [calling] if calling is not None else []
-    places = [(owner, function) for owner, function in callers if owner not in training.modules]
+    changed = {module for each in script.trainings for module in each.modules}  # each is spoken of where it changes
+    places = [(owner, function) for owner, function in callers if owner not in changed]
     for owner, function in tuple(places):
         calls = [call for call in owner.calls if owner.scope(call).function is function]
         places += [place for call in calls for place in reached_elsewhere(script, training, owner, call)]
@@ -112,9 +115,17 @@ def may_run(script: Script, training: Training, module: Module, node: ast.AST) -
     function = module.scope(node).function
     if function is None and under_main(module, node):
         return _starts(script, training, module)
+    if unit_of(node, module.ancestors(node)) in _idle(training, script):
+        return False
     if function is None or function in training.timing.late or _is_called(script, training, function):
         return True
     return _is_passed_on(script, script.loaded(training), module, function)
+
+
+@once
+def _idle(training: Training, script: Script) -> frozenset[Unit]:
+    place, running = training.place, [(b.module, b.call) for b in training.backwards]
+    return idle_in(script.project, place.module, [(place.module, place.after), *running])
 
 
 def _is_called(script: Script, training: Training, function: Function) -> bool:

@@ -22,7 +22,14 @@ def agreed(trainings: Sequence[Training], graph: CallGraph) -> tuple[list[Traini
     while found := next(_disagreeing(kept, files, graph), None):
         left.append(found)
         kept.remove(found[0])
-    return _numbered(kept), left
+    return [_moving_for_others(training, kept) for training in _numbered(kept)], left
+
+
+def _moving_for_others(training: Training, trainings: list[Training]) -> Training:
+    """A move that one training makes needless and another one needs stays: it does no harm."""
+    needed = {move.call for other in trainings for move in other.kept}
+    dropped = tuple(move for move in training.dropped if move.call not in needed)
+    return training if len(dropped) == len(training.dropped) else replace(training, dropped=dropped)
 
 
 def _disagreeing(

@@ -411,9 +411,8 @@ class _Reader:
 
     @once
     def _idle(self, place: Place) -> frozenset[Unit]:
-        running = [(place.module, place.after), *[(b.module, b.call) for b in self.group.backwards]]
-        own = [unit for m, node in running if (unit := unit_of(node, m.ancestors(node))) is not None]
-        return idle_in(self.roles.project, place.module, own)
+        running = [(b.module, b.call) for b in self.group.backwards]
+        return idle_in(self.roles.project, place.module, [(place.module, place.after), *running])
 
     def _moving(
         self, modules: tuple[Module, ...], participants: Participants, place: Place, timing: Timing

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Iterable
 
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.idle import Unit, Words
+from accel_migrate.flow.idle import Unit, Words, unit_of
 from accel_migrate.flow.main_guard import under_main
 from accel_migrate.flow.nodes import called_name
 from accel_migrate.flow.program import Program
@@ -94,11 +94,12 @@ def _is_test(module: Module) -> bool:
     return any(dotted.partition(".")[0] in ("pytest", "unittest") for dotted in module.imports.values())
 
 
-def idle_in(project: Program, module: Module, running: Iterable[Unit]) -> frozenset[Unit]:
-    """What cannot run in a training of this file, whatever other scripts of the project call."""
+def idle_in(project: Program, module: Module, running: Iterable[tuple[Module, ast.AST]]) -> frozenset[Unit]:
+    """What cannot run in a training of this file, of which some nodes run, whatever other scripts of the project call."""
+    own = [unit for owner, node in running if (unit := unit_of(node, owner.ancestors(node))) is not None]
     loaded = loaded_with(project, module)
     scripts = {module, *importers_of(project, module)}
-    return Words([m.tree for m in loaded], [m.tree for m in loaded if m not in scripts]).idle(running)
+    return Words([m.tree for m in loaded], [m.tree for m in loaded if m not in scripts]).idle(own)
 
 
 def brought_by(project: Program, modules: Iterable[Module]) -> list[Module]:
