@@ -9,6 +9,7 @@ from accel_migrate.analysis.values.constructions import constructions, is_foreig
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import note
 from accel_migrate.flow.program import Definition
+from accel_migrate.flow.reaching import reaching
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -65,8 +66,7 @@ def _is_known(context: Context, node: ast.expr) -> bool:
     module = context.module
     if isinstance(node, ast.Constant) or bool(context.script.roles.role(module, node) & Role.SAMPLER):
         return True
-    variable = module.variable(node)
-    made = [binding.value for binding in module.bindings(variable)] if variable is not None else [node]
+    made = [binding.value for binding in reaching(module, node)] if isinstance(node, ast.Name) else [node]
     torchs = bool(made) and all(isinstance(one, ast.Call) and is_torchs_sampler(module, one) for one in made)
     return torchs and context.settings.target != "accelerate"
 

@@ -281,6 +281,7 @@ def test_brings_a_batch_back_for_numpy():
 
 def test_keeps_what_numpy_reads_of_an_output():
     assert "AM205" not in codes(training(inside="a = model(x).detach().cpu().numpy()"))
+    assert "AM205" not in codes(training(inside="a = y.to('cpu').numpy()"))
 
 
 def test_says_nothing_of_a_figure_that_every_process_computes_whole():

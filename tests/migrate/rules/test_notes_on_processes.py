@@ -429,6 +429,9 @@ def test_tells_a_download():
 def test_tells_a_sampler_of_the_authors_own():
     source = training().replace("shuffle=True)", "sampler=Balanced(data))")
     assert "sampler" in noted(source, "AM807")
+    named = "from torch.utils.data import RandomSampler, sampler\nsampler = RandomSampler(data)\n"
+    ready = training(ready="").replace("loader = DataLoader(", f"{named}loader = DataLoader(", 1)
+    assert "AM807" not in codes(ready.replace("shuffle=True)", "sampler=sampler)"))
 
 
 def test_does_not_share_out_the_loader_of_a_graph_library():

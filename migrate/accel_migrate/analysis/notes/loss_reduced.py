@@ -54,7 +54,7 @@ _BY_ROW = (
     *_SAME, "Variable", "add", "as_tensor", "cat", "concat", "cosine_similarity", "dropout", "eq", "interpolate", "logical_and",
     "lgamma", "normalize", "one_hot", "pad", "pairwise_distance", "sign", "stack", "sub", "upsample", "where",
 )  # fmt: skip
-_NUMBERS = ("math.", "numpy.", "random.", "time.")
+_NUMBERS = ("math.", "numpy.", "random.", "time.", "pandas.", "sklearn.")
 _MADE = re.compile(
     r"zeros|ones|full|empty|rand|arange|linspace|eye|tensor|Tensor|FloatTensor|LongTensor|from_numpy|normal|is_"
 )

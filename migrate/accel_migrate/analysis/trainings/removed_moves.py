@@ -111,7 +111,7 @@ def _unplaced_loaders(
 def _read_on_cpu(module: Module, call: ast.Call) -> HostRead | None:
     """`x` of `x.numpy()` and `np.array(x)`."""
     if calls_method(call, "numpy") and not call.args:
-        return HostRead(module, call, call.func.value)
+        return None if _is_on_cpu(call.func.value) else HostRead(module, call, call.func.value)
     if module.qualified(call.func) in _TAKES_ARRAYS and len(call.args) == 1:
         argument = call.args[0]
         plain = isinstance(argument, ast.Name | ast.Subscript | ast.Attribute)
@@ -233,6 +233,11 @@ class _Sorter:
         while isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Attribute):
             receiver = receiver.func.value
         return module.variable(receiver) in self.aliases and bool(self.roles.role(module, receiver) & Role.MODEL)
+
+
+def _is_on_cpu(node: ast.expr) -> bool:
+    """`batch.to("cpu")`, which the script has fetched itself."""
+    return calls_method(node, "to") and bool(node.args) and _is_cpu(node.args[0])
 
 
 def _is_cpu(node: ast.expr) -> bool:

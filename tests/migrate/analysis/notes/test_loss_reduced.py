@@ -190,3 +190,9 @@ FULL_BATCH = (
 def test_rows_that_are_chosen_above_the_loop_are_as_many_in_each_step() -> None:
     assert "AM802" not in codes(FULL_BATCH.format("seen"))
     assert SAID["uneven"] in noted(FULL_BATCH.format("rows"), "AM802")
+
+
+def test_targets_that_a_library_parts_are_numbers() -> None:
+    functions = "from sklearn.model_selection import train_test_split\n"
+    parted = "held, rest = train_test_split(torch.randn(4, 2), test_size=0.5)\n"
+    told("mean", "F.mse_loss(model(x), held.float())", functions, parted)
