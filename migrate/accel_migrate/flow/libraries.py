@@ -15,7 +15,8 @@ _LIBRARIES = {
     "prettytable", "tabulate", "colorama", "psutil", "networkx", "soundfile", "librosa",
     "safetensors", "huggingface_hub", "diffusers", "sentencepiece", "kornia", "monai", "optuna", "ray", "lmdb", "cupy",
     "numba", "sympy", "plotly", "IPython", "google", "setuptools", "six", "future", "attr", "pydantic", "click", "fire", "dotenv",
-    "pytz", "dateutil", "jieba", "easydict", "munch", "nibabel", "SimpleITK", "pydicom", "tifffile", "medpy", "pycocotools",
+    "pytz", "dateutil", "pkg_resources", "easydict", "munch", "nibabel", "SimpleITK", "pydicom", "tifffile", "medpy",
+    "pycocotools",
 }  # fmt: skip
 
 

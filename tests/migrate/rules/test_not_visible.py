@@ -338,3 +338,10 @@ def test_layers_that_an_object_looks_up_by_name(table: str, kept: str, told: boo
         "    def forward(self, x):\n        return self.layers(x)\n"
     )
     assert (LAYERS in said(built(functions, "Net(os.environ['LAYERS'].split())"))) is told
+
+
+def test_a_mapping_of_weights_downloads_nothing() -> None:
+    assert DOWNLOADS not in said(training(after="results = dict(weights=model.state_dict(), loss=total)"))
+    assert DOWNLOADS in said(
+        training(ready="import torchvision\nother = torchvision.models.resnet18(weights='DEFAULT')")
+    )

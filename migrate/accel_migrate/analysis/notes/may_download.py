@@ -13,6 +13,7 @@ from accel_migrate.analysis.notes.not_analysed import run_by
 from accel_migrate.analysis.storage.files import downloads_in
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.unread import Unseen
+from accel_migrate.flow.definitions import BUILTINS
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module
 
@@ -42,7 +43,8 @@ def _is_told(call: ast.Call) -> bool:
 def _may_fetch(script: Script, module: Module, call: ast.Call) -> bool:
     dotted = module.full_name(call.func)
     library = dotted.startswith(("torchvision.", "timm.", "torch_geometric.", "dgl.", "monai."))
-    by_name = not dotted and not isinstance(call.func, ast.Attribute)  # `models.__dict__[arch]()`
+    named = isinstance(call.func, ast.Attribute) or getattr(call.func, "id", "") in BUILTINS
+    by_name = not dotted and not named  # `models.__dict__[arch]()`
     fetches = _FETCHES.fullmatch(dotted) is not None
     if not (library or by_name or fetches) or script.roles.target(module, call) is not None:
         return False
