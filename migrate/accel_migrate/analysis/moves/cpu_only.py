@@ -73,7 +73,7 @@ def cpu_only(
             made = [b.statement for b in bindings if not timing.place.prepares_later(built.variable, b.statement)]
             tying += [(module, statement) for statement in made if timing.after_prepare(module, statement)]
     if tying:
-        first = min(tying, key=lambda each: (each[0] is not reader, each[1].lineno))
+        first = min(tying, key=lambda each: (each[0] is not reader, each[0].position(each[1])))
         return f"needs the CPU in {reader.place_of(*first)}"
     for module, call in MadeOf(roles, graph, backwards).made:
         if _makes(roles, module, call):
