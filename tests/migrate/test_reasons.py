@@ -147,7 +147,7 @@ def test_names_who_else_calls_what_needs_the_accelerator() -> None:
 
 
 def test_names_what_is_built_where() -> None:
-    script = TOP + TRAIN.format(model="nn.Linear(2, 1).cuda()", inside="pass").replace(
+    script = f"{TOP}\nmodel = nn.Linear(2, 1)\n" + TRAIN.format(model="nn.Linear(2, 1).cuda()", inside="pass").replace(
         "train():", "train():\n    global model"
     )
     reason = results(train=script)["train"].reason

@@ -275,3 +275,41 @@ def test_names_the_loader_that_is_trained_on_before_those_of_evaluations() -> No
 def test_stands_below_what_is_commented_out_beside_the_optimizer(comment: str, above: bool) -> None:
     text = migrated(training(ready=comment + "start = 0\n"))
     assert (text.index("# ") < text.index(".prepare(")) is above
+
+
+DECLARED = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    {above}
+    def main():
+        global model
+        loader = DataLoader(data(), batch_size=4)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        train(loader, optimizer)
+
+    def train(loader, optimizer):
+        for x, y in loader:
+            loss = (model(x) - y).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    main()
+    """
+
+
+def test_a_global_that_one_function_declares_and_builds_is_prepared_there():
+    result = migrated(DECLARED.format(above=""))
+    assert "        train(loader, optimizer, accelerator)\n".replace("        ", "    ") in result
+    assert "    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n" in result
+
+
+def test_a_global_that_is_built_elsewhere_too_leaves_the_loop():
+    assert unchanged(DECLARED.format(above="model = nn.Linear(4, 1)")).startswith("no place has all")
+    undeclared = DECLARED.format(above="model = nn.Linear(4, 1)").replace("        global model\n", "")
+    assert unchanged(undeclared.replace("        model = nn.Linear(4, 1)\n        opt", "        opt")).startswith(
+        "no place"
+    )

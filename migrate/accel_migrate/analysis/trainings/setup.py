@@ -88,7 +88,7 @@ class SetupFinder:
         )
         self._check_iterators(place, participants.loaders)
         self._check_apart(home, participants)
-        return Setup(home.scope, prepared, tuple(uses), place)
+        return Setup(home.scope if home.scope.is_class else home.frame, prepared, tuple(uses), place)
 
     def _prepared(self, home: Home, participants: Participants) -> tuple[Built, ...]:
         order = (Role.MODEL, Role.OPTIMIZER, Role.SCHEDULER, Role.LOADER)

@@ -238,6 +238,9 @@ def find_homes(
     scope = _common_scope(roles, chains)
     if scope is not None:
         yield Home(scope)
+    scopes = dict.fromkeys(link.scope for links in chains for link in links)
+    homes = [Home(each.module.root, each) for each in scopes if "global" in each.outer_names.values()]
+    yield from (home for home in homes if all(_declared(home, links) for links in chains))
     owners = {link.scope for links in chains for link in links if link.scope.is_class}
     for owner in owners if scope is None or scope.is_class else ():
         methods = [owner.module.functions[each] for each in owner.node.body if isinstance(each, Function)]  # type: ignore[attr-defined]
@@ -247,6 +250,14 @@ def find_homes(
         fit = [home for home in homes if training <= reached[home] and all(map(home.named, chains))]
         first = [home for home in fit if not any(home.frame.node in reached[other] for other in fit if other != home)]
         yield from sorted(first, key=lambda home: -_built_in(roles, chains, home.frame))
+
+
+def _declared(home: Home, links: list[Variable]) -> bool:
+    """Whether a function names an object: one of its own, or one that it declares `global` and builds alone."""
+    module = home.scope.module
+    named = home.named(links)
+    bound = [b for v in named if v.scope is home.scope for b in module.bindings(v)]
+    return bool(named) and all(module.scope(b.statement) is home.frame for b in bound)
 
 
 def _common_scope(roles: Roles, chains: list[list[Variable]]) -> Scope | None:
