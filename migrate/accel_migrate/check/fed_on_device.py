@@ -13,7 +13,9 @@ from accel_migrate.check.scattered import fed_from_the_cpu
 from accel_migrate.check.stores import Stores
 from accel_migrate.check.whereabouts import CPU, DEVICE, Certain, Whereabouts
 from accel_migrate.flow.calls import Place
+from accel_migrate.flow.cfg import Decision
 from accel_migrate.flow.nodes import called_name, unparse, walk
+from accel_migrate.flow.points import never_returns
 from accel_migrate.flow.scopes import Module, Scope
 
 Found = Iterator[tuple[Module, ast.AST, str]]
@@ -449,9 +451,19 @@ def _condition(side: Side, file: Module, call: ast.Call, about: set[Place]) -> a
     graph = side.graph(file.scope(call))
     step = step_of(file, at, graph)
     for decision in graph.control_dependences(step) if step is not None and graph.is_reached(step) else ():
-        if decision.test is not None and side.flows.place(file, decision.test) in about:
+        if (
+            decision.test is not None
+            and side.flows.place(file, decision.test) in about
+            and not _stops_otherwise(decision)
+        ):
             return decision.test
     return None
+
+
+def _stops_otherwise(decision: Decision) -> bool:
+    """`if not torch.cuda.is_available(): raise ...`: a run that goes on has CUDA."""
+    other = getattr(decision.statement, "orelse" if decision.branch else "body", [])
+    return any(isinstance(s, ast.Raise) or (isinstance(s, ast.Expr) and never_returns(s.value)) for s in other)
 
 
 CONDITION = Condition(

@@ -309,3 +309,14 @@ def test_a_choice_that_is_always_made_is_none(given: str, default: str, doubted:
     )
     before, after = (script.format(default=default, given=given, top=top) for top in ("net.cuda()\n", TOP.format("")))
     assert any("goes to a GPU only under" in message for message in said("AM959", before, after)) is doubted
+
+
+def test_a_run_that_stops_without_cuda_leaves_nothing_behind() -> None:
+    moved = "import torch\nif args.gpu:\n    if not torch.cuda.is_available():\n        {}\n    x = x.to(accelerator.device)\n"
+    moved += "net(x)\n"
+    made = TOP.format("cpu=not args.gpu")
+    assert not said("AM959", "x = 1\n", made + moved.format("raise SystemExit('no GPU')"))
+    assert not said("AM959", "x = 1\n", made + moved.format("sys.exit()"))
+    assert said(
+        "AM959", "x = 1\n", made + moved.replace("    x = x", "    else:\n        x = x").format("print('no GPU')")
+    )
