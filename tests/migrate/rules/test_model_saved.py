@@ -590,3 +590,19 @@ def test_says_that_another_file_writes_what_a_class_has_sharded(saved: str):
     files["main.py"] = STARTED + 'torch.save(loader.dataset, "rows.pt")\n'
     results = {r.path.name: r for r in migrate([Source.from_bytes(Path(n), t.encode()) for n, t in files.items()])}
     assert results["keeper.py"].applied and "AM501" not in {note.code for note in results["main.py"].notes}
+
+
+@pytest.mark.parametrize(
+    ("folder", "path", "own"),
+    [
+        ("with tempfile.TemporaryDirectory() as folder:", 'os.path.join(folder, "best.pt")', True),
+        ("with tempfile.TemporaryDirectory() as folder:", 'f"{folder}/best.pt"', True),
+        ("folder = tempfile.mkdtemp()\nif folder:", 'pathlib.Path(folder) / "best.pt"', True),
+        ("with tempfile.TemporaryDirectory() as folder:", 'os.path.join("weights", folder)', False),
+        ("folder = args.out or tempfile.mkdtemp()\nif folder:", 'folder + "/best.pt"', False),
+    ],
+)
+def test_every_process_writes_what_is_in_a_temporary_folder_of_its_own(folder: str, path: str, own: bool):
+    after = f"import os, pathlib, tempfile\n{folder}\n    torch.save(model.state_dict(), {path})"
+    written = f"torch.save(accelerator.get_state_dict(model), {path})"
+    becomes(training(after=after), written if own else written.replace("torch.save", "accelerator.save"))

@@ -58,6 +58,7 @@ _FETCHED_BY = re.compile(
 )
 _PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp")
 _STREAMS = {"io.BytesIO", "io.StringIO", "tempfile.TemporaryFile", "tempfile.SpooledTemporaryFile"}
+_TEMPORARY = {"tempfile.TemporaryDirectory", "tempfile.mkdtemp"}
 _KEPT_BY_SAVE = ("tokenizers.", "gensim.", "sentencepiece.", "faiss.", "torch.jit.")
 
 
@@ -348,8 +349,28 @@ def writes_memory(graph: CallGraph, module: Module, call: ast.Call) -> bool:
 
 
 def is_stream(graph: CallGraph, module: Module, target: ast.expr) -> bool:
-    """`io.BytesIO()`: memory of this process, which every process may write."""
-    return any(
-        isinstance(part, ast.Call) and (owner.qualified(part.func) or unparse(part.func)) in _STREAMS
-        for owner, part in contents(graph, module, target)
-    )
+    """`io.BytesIO()`, or a file in a temporary folder: what only this process has, and every process may write."""
+    found = list(contents(graph, module, target))
+    made = [owner.qualified(part.func) or unparse(part.func) for owner, part in found if isinstance(part, ast.Call)]
+    return any(name in _STREAMS for name in made) or is_temporary(graph, module, target)
+
+
+def is_temporary(graph: CallGraph, module: Module, path: ast.expr, depth: int = 5) -> bool:
+    """`os.path.join(folder, "best.pt")` in `with TemporaryDirectory() as folder:`, which each process makes for itself."""
+    if (folder := _folder_of(module, path)) is not None:
+        return depth > 0 and is_temporary(graph, module, folder, depth - 1)
+    if isinstance(path, ast.Call):
+        return module.qualified(path.func) in _TEMPORARY
+    entered = [(module, b.value) for b in module.bindings_of(path) if b.kind == "with" and b.value is not None]
+    found = entered or [(owner, part) for owner, part in contents(graph, module, path) if part is not path]
+    return depth > 0 and bool(found) and all(is_temporary(graph, *each, depth - 1) for each in found)
+
+
+def _folder_of(module: Module, path: ast.expr) -> ast.expr | None:
+    """What a path begins with."""
+    match path:
+        case ast.JoinedStr(values=[ast.FormattedValue(value=folder), *_]) | ast.BinOp(left=folder):
+            return folder
+        case ast.Call(args=[folder, *_]) if module.qualified(path.func) in ("os.path.join", "pathlib.Path"):
+            return folder
+    return None
