@@ -193,51 +193,13 @@ def _moves_itself(side: Side, devices: Devices, told: set[str]) -> Found:
                     return
 
 
-_OF_TENSORS = frozenset(
-    [
-        *(
-            "shape",
-            "size",
-            "dim",
-            "ndim",
-            "numel",
-            "dtype",
-            "view",
-            "reshape",
-            "float",
-            "long",
-            "half",
-            "data",
-            "grad",
-            "item",
-        ),
-        *(
-            "unsqueeze",
-            "squeeze",
-            "transpose",
-            "permute",
-            "detach",
-            "clone",
-            "new",
-            "new_zeros",
-            "new_tensor",
-            "new_ones",
-        ),
-        *(
-            "parameters",
-            "buffers",
-            "weight",
-            "bias",
-            "state_dict",
-            "train",
-            "eval",
-            "named_parameters",
-            "is_cuda",
-            "mean",
-            "sum",
-        ),
-    ]
-)
+_OF_TENSORS = frozenset({
+    "shape", "size", "dim", "ndim", "numel", "dtype", "view", "reshape", "float", "long", "half", "data", "grad", "item",
+    "unsqueeze", "squeeze", "transpose", "permute", "detach", "clone", "new", "new_zeros", "new_tensor", "new_ones",
+    "parameters", "buffers", "weight", "bias", "state_dict", "train", "eval", "named_parameters", "is_cuda", "mean", "sum",
+    "t", "argmax", "argmin", "argsort", "topk", "softmax", "log_softmax", "sigmoid", "flatten", "repeat", "expand", "nonzero",
+    "requires_grad",
+})  # fmt: skip
 
 
 def _is_computed_with(file: Module, node: ast.expr) -> bool:
@@ -246,14 +208,14 @@ def _is_computed_with(file: Module, node: ast.expr) -> bool:
     if isinstance(node.ctx, ast.Store):  # type: ignore[attr-defined]
         outer = file.parents.get(above) if isinstance(above, ast.Tuple) else above
         value = outer.value if isinstance(outer, ast.Assign) else None
-        torchs = isinstance(value, ast.Call) and (file.qualified(value.func) or "").startswith("torch.")
+        torchs = isinstance(value, ast.Call) and _first_called(file, value).startswith("torch.")
         return isinstance(outer, ast.For | ast.comprehension | ast.BinOp) or torchs or isinstance(value, ast.BinOp)
     if isinstance(above, ast.Attribute):
         return above.attr.removesuffix("_") in _OF_TENSORS
     if isinstance(above, ast.BinOp | ast.UnaryOp | ast.AugAssign):
         return True
-    if isinstance(above, ast.Subscript) and above.value is node:
-        return isinstance(above.slice, ast.Slice | ast.Tuple) or _is_number(above.slice)
+    if isinstance(above, ast.Subscript):
+        return above.value is not node or isinstance(above.slice, ast.Slice | ast.Tuple) or _is_number(above.slice)
     if isinstance(above, ast.Call):
         if above.func is node:
             return True
@@ -265,6 +227,12 @@ def _is_computed_with(file: Module, node: ast.expr) -> bool:
         )
         return dotted.startswith("torch.") or (node in above.args and layer and not dotted)
     return False
+
+
+def _first_called(file: Module, call: ast.Call) -> str:
+    """`torch.from_numpy` of `torch.from_numpy(rows).float()`."""
+    inner = call.func.value if isinstance(call.func, ast.Attribute) else None
+    return _first_called(file, inner) if isinstance(inner, ast.Call) else file.qualified(call.func) or ""
 
 
 def _is_number(index: ast.expr) -> bool:
