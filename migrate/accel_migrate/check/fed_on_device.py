@@ -19,6 +19,7 @@ from accel_migrate.flow.points import never_returns
 from accel_migrate.flow.scopes import Module, Scope
 
 Found = Iterator[tuple[Module, ast.AST, str]]
+_LOADER = "torch.utils.data.DataLoader"
 _CUDA = ("torch.cuda.is_available", "torch.cuda.device_count")
 _PASSED_ON = (
     "Variable",
@@ -90,10 +91,21 @@ def _not_loaders(side: Side) -> Found:
         if any(isinstance(argument, ast.Starred) for argument in call.args):
             continue  # which result is whose cannot be told
         for index, argument in enumerate(call.args):
-            if side.flows.made(file, argument, "loader"):
+            if side.flows.made(file, argument, "loader") or _is_annotated(side, file, argument):
                 continue
             if any(made.node is call and made.index == index for made in side.looped_over):
                 yield file, call, f"`{ast.unparse(argument)}` would be prepared, and is not known to be a DataLoader"
+
+
+def _is_annotated(side: Side, file: Module, node: ast.expr) -> bool:
+    """`def __init__(self, loader: DataLoader)`, whoever calls it."""
+    for place in side.flows.sources(side.flows.place(file, node)):
+        match place:
+            case ("name", Scope(node=ast.FunctionDef(args=taken)) as scope, name):
+                notes = [a.annotation for a in (*taken.args, *taken.kwonlyargs) if a.arg == name and a.annotation]
+                if any(scope.module.qualified(note) == _LOADER for note in notes):
+                    return True
+    return False
 
 
 def _moved_all_the_same(evidence: Evidence) -> Found:

@@ -320,3 +320,16 @@ def test_a_run_that_stops_without_cuda_leaves_nothing_behind() -> None:
     assert said(
         "AM959", "x = 1\n", made + moved.replace("    x = x", "    else:\n        x = x").format("print('no GPU')")
     )
+
+
+def test_a_parameter_that_is_annotated_as_a_loader_is_one() -> None:
+    trainer = (
+        "import torch\nfrom torch.utils.data import DataLoader, Dataset\nfrom accel_runtime import Accelerator\n"
+        "class Trainer:\n    def __init__(self, net, rows: {}):\n        self.accelerator = Accelerator()\n"
+        "        self.rows = rows\n        self.net, self.rows = self.accelerator.prepare(net, self.rows)\n"
+        "    def fit(self):\n        for x in self.rows:\n            self.accelerator.backward(self.net(x).sum())\n"
+    )
+    assert said("AM959", "x = 1\n", trainer.format("Dataset"))
+    assert said("AM959", "x = 1\n", trainer.format("list"))
+    assert not said("AM959", "x = 1\n", trainer.format("DataLoader"))
+    assert not said("AM959", "x = 1\n", trainer.format("torch.utils.data.DataLoader"))
