@@ -59,7 +59,7 @@ class Shares:
                 if any(isinstance(above, ast.For) and file.holds(above.iter, node) for above in file.ancestors(node)):
                     continue  # what a loop goes over
                 for loader in read:
-                    if not (side.is_prepared(file, loader) and self._is_loader(file, loader)):
+                    if not (self._is_prepared(file, loader) and self._is_loader(file, loader)):
                         continue
                     if not self._trains(file, around, None) and not self._gathers(around):
                         text = f"`{unparse(around)[:60]}` goes over the prepared `{unparse(loader)}`"
@@ -80,6 +80,22 @@ class Shares:
             if any(made[1:] == (prepare, at) for made in prepared)
         )
 
+    def _is_prepared(self, file: Module, node: ast.expr) -> bool:
+        """Whether an expression is a prepared loader; read by a key that nobody knows, out of what keeps some under any key."""
+        flows = self._side.flows
+        if not self._side.is_prepared(file, node):
+            return False
+        if not isinstance(node, ast.Subscript) or isinstance(node.slice, ast.Constant):
+            return True
+        names = flows.sources(flows.place(file, node.value))
+        return self._side.is_prepared(file, node.value) or any(
+            any(made.kind == "prepared" for made in flows.objects.get(("key", entry.slice.value), ()))
+            and not names.isdisjoint(flows.sources(flows.place(at, entry.value)))
+            for at in self._side.files
+            for entry in at.walk(at.tree, ast.Subscript)
+            if isinstance(entry.slice, ast.Constant) and isinstance(entry.ctx, ast.Store)
+        )
+
     def _passes(self, file: Module, loop: ast.For | ast.While) -> Iterator[Site | None]:
         """The calls by which a loop comes to go over a prepared loader."""
         side = self._side
@@ -87,12 +103,12 @@ class Shares:
         sites: list[Site | None] = [*side.above(function)] if isinstance(function, Function) else []
         read = loop.iter if isinstance(loop, ast.For) else None
         handed = self._handed(file, read, function) if read is not None and isinstance(function, Function) else []
-        every = read is not None and (side.is_prepared(file, read) or self._is_yielded(file, read))
+        every = read is not None and (self._is_prepared(file, read) or self._is_yielded(file, read))
         for site in sites or [None]:
             if handed and site is not None and isinstance(function, Function):
                 given = [(site.file, argument_of(function, site.call, name)) for name in handed]
                 held = [(at, each) for at, each in given if each is not None and not isinstance(each, _CONTAINERS)]
-                parts = [(at, each) for at, each in held if side.is_prepared(at, each)]
+                parts = [(at, each) for at, each in held if self._is_prepared(at, each)]
                 # Beside loaders that are whole, a process may look at its shard of what it trains on.
                 if parts and (every or not any(self._trained & side.flows.made(*each, "prepared") for each in parts)):
                     yield site

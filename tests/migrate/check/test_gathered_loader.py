@@ -459,3 +459,26 @@ def test_a_figure_of_this_process_beside_one_that_is_gathered(line: str) -> None
     loop = "for x, y in test:\n    p, t = accelerator.gather_for_metrics((net(x), y))\n    right += (p == t).sum()\n"
     text = BOTH + "net.eval()\n" + loop + f"    {line}\nprint(right, total, kept)\n"
     assert bool(said("AM955", "x = 1\n", text)) is ("print" not in line and "p == t" not in line)
+
+
+KEPT = (
+    "import torch\nfrom accel_runtime import Accelerator\nfrom torch.utils.data import DataLoader\n"
+    "accelerator = Accelerator()\nloader = DataLoader(d)\nnet, loader = accelerator.prepare(net, loader)\n"
+    "for x in loader:\n    last[0] = x\n    accelerator.backward(net(x))\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("kept", "told"),
+    [
+        ("names = {}\nnames['a'] = open('a').readlines()\n", False),
+        ("names = {'a': DataLoader(d), 'b': 1}\nnames['a'] = accelerator.prepare(names['a'])\n", True),
+        ("names = {}\nnames['a'] = accelerator.prepare(DataLoader(d))\n", True),
+        ("names = {}\nfor part in d:\n    names[part] = accelerator.prepare(DataLoader(part))\n", True),
+    ],
+)
+def test_what_a_key_that_nobody_knows_reads_is_of_its_own_mapping(kept: str, told: bool) -> None:
+    collected = KEPT + kept + "def rows(given, part):\n    return [y for y in given[part]]\nrows(names, sys.argv[1])\n"
+    looped = KEPT + kept + "total = 0\nfor row in names[sys.argv[1]]:\n    total += row.sum()\n"
+    assert bool(said("AM955", "x = 1\n", collected)) is told
+    assert bool(said("AM955", "x = 1\n", looped)) is told
