@@ -7,8 +7,10 @@ in a helper. The Accelerator joins the processes in torch's own default group, s
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
 
+from accel_migrate.analysis.distribution.ranks import is_guarded
 from accel_migrate.analysis.evaluation.evaluation import ByHand, Evaluation, Whole
 from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
 from accel_migrate.analysis.values.provenance import chain
@@ -32,9 +34,19 @@ def _by_hand(roles: Roles, graph: CallGraph, backwards: list[Backward], evaluati
     collectives = frozenset(_collectives(roles, _around(roles, graph, backwards, loop)))
     if not samplers or not collectives:
         return None
-    owner, first = next((m, call) for m, call in roles.project.calls if call in collectives)
+    found = [(m, call) for m, call in roles.project.calls if call in collectives | samplers]
+    owner, first = next((module, call) for module, call in found if call in collectives)
+    if not any(_is_asked(module, call) for module, call in found):
+        # On one process, where no group is started, they would fail. What all have alike is its own mean.
+        return Whole(loop, "a function means its figures over the processes", first.lineno, owner)
     hand = ByHand(samplers, collectives)
     return Whole(loop, "the script shares it out by itself", first.lineno, owner, by_hand=hand)
+
+
+def _is_asked(module: Module, call: ast.Call) -> bool:
+    """Whether something is asked before a call is made, as whether there are several processes."""
+    above = itertools.takewhile(lambda node: not isinstance(node, Function), module.ancestors(call))
+    return is_guarded(module, call) or any(isinstance(node, ast.If | ast.IfExp | ast.BoolOp) for node in above)
 
 
 def _around(roles: Roles, graph: CallGraph, backwards: list[Backward], loop: LoaderLoop) -> set[Function]:
