@@ -140,6 +140,8 @@ class Blocks:
         if not kept:
             return self._heirs(statement, before + after, node)
         inserts = self.edits.before.get(statement, [])
+        if before and isinstance(kept[0], cst.FunctionDef | cst.ClassDef):
+            return before + kept + after  # its blank lines and comments are those of a definition
         if before and inserts and inserts[0].above_comments:
             # The new statements take the blank lines; the comments stay with the statement they speak of.
             lines = leading(kept[0])

@@ -924,3 +924,9 @@ def test_a_text_that_is_made_a_device_of_after_it_was_asked() -> None:
     assert "accelerator = Accelerator(" in text and "model = nn.Linear(3, 2)\n" in text
     other = unchanged(training().replace(plain, f"{chosen}device = torch.device(other)\n"))
     assert "is set to several devices" in other
+
+
+def test_an_accelerator_in_front_of_a_definition_leaves_its_blank_lines_to_it():
+    between = '\n\n\n# by hand\ndef total(values):\n    return sum(values)\n\n\nprint("ready")'
+    result = migrated(script(BRANCHES.format(chosen='f"cuda:{args.gpu}"') + between))
+    assert "accelerator = Accelerator(device=place)\n\n\n# by hand\ndef total" in result
