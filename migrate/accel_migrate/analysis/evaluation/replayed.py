@@ -19,18 +19,8 @@ from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Function
 
 _CONTAINERS = {
-    "append",
-    "extend",
-    "update",
-    "add",
-    "insert",
-    "setdefault",
-    "remove",
-    "discard",
-    "clear",
-    "pop",
-    "subtract",
-}
+    "append", "extend", "update", "add", "insert", "setdefault", "remove", "discard", "clear", "pop", "subtract",
+}  # fmt: skip
 _OF_TENSORS = {"shape", "data", "dtype", "device", "ndim", "T"}
 _LAZY = {"zip", "map", "filter", "iter", "reversed", "enumerate"}
 _NEVER = Role.MODEL | Role.OPTIMIZER | Role.LOADER | Role.SCHEDULER | Role.SCALER
