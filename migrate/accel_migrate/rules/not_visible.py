@@ -46,7 +46,7 @@ def find(context: Context) -> Iterator[Change]:
             clauses.append(text.format(_named(context.module, found.values()), alike) + more)
     if clauses:
         numbered = clauses if len(clauses) == 1 else [f"({i}) {clause}" for i, clause in enumerate(clauses, 1)]
-        message = f"not visible to the analysis, so look at it before N processes run: {'; '.join(numbered)}"
+        message = f"not visible to the analysis, look at it before N processes run: {'; '.join(numbered)}"
         yield note(context, CODE, training.place.after, message)
 
 
@@ -128,25 +128,23 @@ def _kept(context: Context) -> Iterable[Unseen]:
 _CLAUSES: tuple[tuple[Callable[[Context], Iterable[Unseen]], str], ...] = (
     (
         _code,
-        "what {} does, which was not analysed: every process runs it, so see to it that it downloads, writes and logs once, and "
-        "mind what it draws, counts, keeps from step to step or normalises, which is of one process's batches; files of yours "
-        "that were not given can be handed over as well",
+        "what {} does, which was not analysed: every process runs it, so one alone should download, write and log in it, and "
+        "what it draws, counts, keeps or normalises is of one process's batches; files of yours can be handed over too",
     ),
     (
         _losses,
-        "how the loss is reduced, at {}: gradients are averaged over processes, which is right for a mean over samples; multiply "
-        "a sum by accelerator.num_processes, and mind means over a mask or by length and losses between samples, which are of "
-        "one process's batch",
+        "how the loss is reduced, at {}: a mean over samples stays right; multiply a sum by accelerator.num_processes; a mean "
+        "over a mask or a length, and a loss between samples, are of one process's batch",
     ),
     (
         _lengths,
-        "how long the batches are that {} makes: where the loss is a mean over the places of padded batches, or over more rows "
-        "than samples, every process's batch weighs alike, whatever its length",
+        "how long the batches are that {} makes: a mean over padded places, or over more rows than samples, weighs every "
+        "process's batch alike",
     ),
     (
         _layers,
-        "which layers {} builds: with batch normalisation each process normalises by its own batch, unless "
-        "torch.nn.SyncBatchNorm.convert_sync_batchnorm converts it before prepare",
+        "which layers {} builds: batch normalisation is by process, unless torch.nn.SyncBatchNorm.convert_sync_batchnorm "
+        "converts it before prepare",
     ),
     (_dropout, "which layers {} builds: {}"),
     (
@@ -154,11 +152,8 @@ _CLAUSES: tuple[tuple[Callable[[Context], Iterable[Unseen]], str], ...] = (
         "in which order samples come from {}: a stream or a sampler of its own must give the same on every process, and "
         "`prepare` shards it",
     ),
-    (
-        _kept,
-        "what {} keeps from step to step: where it comes of batches, each process keeps what its own give",
-    ),
-    (_downloads, "what {} downloads: every process looks for it, so have it there by a run on one process first"),
+    (_kept, "what {} keeps from step to step: where it is made of batches, it is of one process's"),
+    (_downloads, "what {} downloads: a run on one process first brings it"),
 )
 
 RULE = Rule(

@@ -18,7 +18,7 @@ CODE, LOSS, LENGTHS, LAYERS, ORDER, KEPT, DOWNLOADS = (
     "which layers",
     "in which order",
     "keeps from step to step: where",
-    "downloads: every process looks",
+    "downloads: a run on one process first",
 )
 
 
