@@ -930,3 +930,49 @@ def test_an_accelerator_in_front_of_a_definition_leaves_its_blank_lines_to_it():
     between = '\n\n\n# by hand\ndef total(values):\n    return sum(values)\n\n\nprint("ready")'
     result = migrated(script(BRANCHES.format(chosen='f"cuda:{args.gpu}"') + between))
     assert "accelerator = Accelerator(device=place)\n\n\n# by hand\ndef total" in result
+
+
+EACH_KIND = """
+    import argparse
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--slow", action="store_true")
+    args = parser.parse_args()
+    fast = not args.slow and torch.accelerator.is_available()
+    if fast:
+        device = torch.accelerator.current_accelerator()
+    else:
+        device = torch.device("cpu")
+    model = nn.Linear(4, 2).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(TensorDataset(torch.randn(40, 4), torch.randint(0, 2, (40,))), batch_size=8)
+    for x, y in loader:
+        loss = nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    def look(held_out):
+        if fast:
+            device = torch.accelerator.current_accelerator()
+        else:
+            device = torch.device("cpu")
+        for x, y in held_out:
+            if fast:
+                if device.type == "cuda":
+                    x, y = x.cuda(non_blocking=True), y.cuda(non_blocking=True)
+                else:
+                    {other}
+            print(model(x).max(), y)
+            break
+
+    look(DataLoader(TensorDataset(torch.randn(40, 4), torch.randint(0, 2, (40,))), batch_size=8))
+"""
+
+
+def test_batches_that_each_kind_of_gpu_gets_by_a_move_of_its_own():
+    moved = migrated(EACH_KIND.format(other="x, y = x.to(device), y.to(device)"))
+    assert "Accelerator(cpu=args.slow)" in moved
+    unchanged(EACH_KIND.format(other="pass"))

@@ -99,11 +99,26 @@ def _knows_of_cuda(module: Module, scope: Scope, wish: ast.expr) -> bool:
 def is_left_behind(graph: CallGraph, move: Move, aliases: frozenset[Variable]) -> bool:
     """Whether a move under a question for CUDA is of something that has tensors and that nothing prepares."""
     module = move.module
-    if not _asks_for_cuda(graph, module, move.call) or module.variable(move.receiver) in aliases:
+    if module.variable(move.receiver) in aliases or not _is_for_cuda_alone(graph, move):
         return False
     made = [(owner, value) for owner, value in contents(graph, module, move.receiver) if isinstance(value, ast.Call)]
     made = [(owner, value) for owner, value in made if not _is_moved(value)]
     return not made or not all(_is_empty_loss(owner, value) for owner, value in made)
+
+
+def _is_for_cuda_alone(graph: CallGraph, move: Move) -> bool:
+    """Whether a move is made only where there is CUDA: `else: x = x.to(device)` makes it on the others."""
+    module = move.module
+    asked = [choice for choice, _ in module.branches(move.call) if _is_about_cuda(graph, module, choice.test)]
+    moves = [other for other in moves_in(graph.roles, module) if other.call is not move.call]
+    alike = [other for other in moves if module.variable(other.receiver) == module.variable(move.receiver)]
+    return bool(asked) and not any(
+        choice in asked and holds != side
+        for other in alike
+        for choice, side in module.branches(other.call)
+        for mine, holds in module.branches(move.call)
+        if mine is choice
+    )
 
 
 def _is_moved(value: ast.Call) -> bool:
