@@ -139,6 +139,8 @@ class FigureKinds:
         if not isinstance(node, ast.Name):
             return False
         for binding in reaching(module, node):
+            if binding.target in self.local.loss_names:
+                return False  # what a backward pass starts from is a tensor, whoever made it
             if binding.kind == "parameter":
                 handed = self.local.graph.handed(module.variable(node))
                 if not handed or not all(self.is_plain(owner, value, depth + 1) for owner, value in handed):

@@ -652,3 +652,47 @@ def test_a_figure_that_an_elif_asks_is_averaged_there() -> None:
         'elif scores["total"] < 3:\n    torch.save(model.state_dict(), "b.pt")',
     )
     assert "\n    elif accelerator.reduce(" in migrated(source)
+
+
+LOSS_OF_PARTS = """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Linear(3, 1)
+            self.criterion = nn.MSELoss()
+
+        def part(self, x):
+            return self.criterion(self.body(x), x[:, :1])
+
+        def cost(self, x):
+            inner = self.part(x)
+            edge = self.part(x + 1)
+            return inner + edge
+
+
+    loader = DataLoader(data, batch_size=4)
+    batches = iter(loader)
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+    while True:
+        try:
+            x, y = next(batches)
+        except StopIteration:
+            batches = iter(loader)
+            x, y = next(batches)
+        loss = model.cost(x)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        plateau.step(loss)
+        if loss.item() < 0.1:
+            break
+    """
+
+
+def test_a_loss_that_methods_add_up_is_a_tensor_where_it_is_averaged():
+    header = "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader\n"
+    after = migrated(header + dedent(LOSS_OF_PARTS))
+    assert 'plateau.step(accelerator.reduce(loss.detach(), "mean"))' in after
+    assert 'if accelerator.reduce(loss.detach(), "mean").item() < 0.1:' in after
