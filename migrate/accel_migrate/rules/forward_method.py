@@ -13,11 +13,13 @@ CODE = "AM106"
 
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
-    after = training.place.after
-    if training.place.module is not module:
+    place = training.place
+    if place.module is not module:
         return
-    spelled = training.accelerator(module, after)
     for model, name in training.forward_methods:
+        later = [statement for statement, objects in place.again() if model in objects and model in place.waiting]
+        after = later[0] if later else place.after
+        spelled = training.accelerator(module, after)
         text = f"{spelled}.register_forward_method({model.text}, {quoted(module.source, name)})"
         message = f"{name}() makes the loss, and trains as a forward does"
         yield change(context, CODE, after, message, [Insert(after, (text,))])

@@ -125,3 +125,33 @@ def test_a_module_that_trains_itself_is_said_to_whatever_its_layers_are():
     Net().fit(torch.randn(8, 3), torch.randn(8, 1))
     """
     assert unchanged(source).startswith("the module trains itself from inside")
+
+
+BATCHES_BY_HAND = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+{net}
+loader = DataLoader(data, batch_size=8)
+batches = iter(loader)
+model = Net()
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(30):
+    try:
+        x, y = next(batches)
+    except StopIteration:
+        batches = iter(loader)
+        x, y = next(batches)
+    loss = model.energy(x).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_registers_behind_the_prepare_that_takes_the_model():
+    becomes(
+        BATCHES_BY_HAND.format(net=NET),
+        "model, optimizer = accelerator.prepare(model, optimizer)\n"
+        'accelerator.register_forward_method(model, "energy")',
+    )
