@@ -170,3 +170,54 @@ def test_names_what_a_forward_keeps_that_another_method_runs(runs: str):
 def test_a_tensor_that_is_filled_as_it_is_made_is_nothing_that_the_library_keeps():
     source = training(loss="torch.relu(criterion(model(x), y))", inside="last = torch.empty(1).fill_(y.float().mean())")
     assert "AM811" not in codes(source)
+
+
+ROUNDS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+loader = DataLoader(TensorDataset(torch.randn(40, 3)), batch_size=4, shuffle=True)
+model = nn.Linear(3, 3).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for (x,) in loader:
+    seen = torch.zeros(3, device=device)
+    for _ in range(2):
+        x = x.to(device)
+        seen = seen + x.mean(0)
+        loss = (model(x) - seen).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_what_rounds_over_one_batch_go_on_with_is_not_kept():
+    assert "AM811" not in codes(ROUNDS)
+    assert "`seen`" in noted(ROUNDS.replace("    seen =", "    seen = seen if 'seen' in globals() else"), "AM811")
+
+
+SUMS = (
+    "class Parts:\n    def {begins}(self):\n        self.area = 0.0\n"
+    "    def __call__(self, out, y):\n        {first}\n        for part in (out, -out):\n"
+    "            self.area += (part - y).pow(2).mean()\n        return self.area\n"
+)
+
+
+@pytest.mark.parametrize("first", ["self.begin()", "self.area = 0.0"])
+def test_what_a_step_begins_anew_is_not_kept(first: str):
+    source = training(
+        functions=SUMS.format(begins="begin", first=first), ready="parts = Parts()", loss="parts(model(x), y.float())"
+    )
+    assert "AM811" not in codes(source)
+
+
+@pytest.mark.parametrize("first", ["pass", "if len(out) == 1: self.area = 0.0"])
+def test_what_a_step_may_go_on_with_is_kept(first: str):
+    source = training(
+        functions=SUMS.format(begins="__init__", first=first),
+        ready="parts = Parts()",
+        loss="parts(model(x), y.float())",
+    )
+    assert "`self.area`" in noted(source, "AM811")

@@ -18,6 +18,7 @@ from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.loss_path import LossPath
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.cfg import graph_of
 from accel_migrate.flow.nodes import all_arguments, calls_method, children
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Definition
@@ -177,20 +178,52 @@ class _Writes:
 
     def _outlives(self, module: Module, statement: ast.stmt, variable: Variable) -> bool:
         """Whether a variable has been there before the step, and none sets it up anew in it."""
+        steps = self._steps_around(module, statement)
         if variable.scope.is_class:
-            return variable.name.startswith("self.")
+            return variable.name.startswith("self.") and not self._is_begun(module, statement, variable, steps)
         if variable.scope.function is not module.scope(statement).function:
             return variable.scope.parent is None
+        inside = [b for b in module.bindings(variable) if steps is not None and module.holds(steps, b.statement)]
+        return steps is not None and all(b.kind == "augment" or _reads(module, b.value, variable) for b in inside)
+
+    def _steps_around(self, module: Module, statement: ast.stmt) -> ast.For | ast.While | None:
+        """The loop around a statement that goes from batch to batch; without one, that which goes from step to step."""
         calls = {backward.call for backward in self.backwards}
         functions = {backward.function for backward in self.backwards} - {None}
-        for loop in module.ancestors(statement):
-            if isinstance(loop, ast.For | ast.While) and (
+        trains = [
+            loop
+            for loop in module.ancestors(statement)
+            if isinstance(loop, ast.For | ast.While)
+            and (
                 calls.intersection(module.walk(loop, ast.Call))
                 or self.graph.reached_from(loop, self.roles, module) & functions
-            ):
-                inside = [b for b in module.bindings(variable) if module.holds(loop, b.statement)]
-                return all(b.kind == "augment" or _reads(module, b.value, variable) for b in inside)
-        return False
+            )
+        ]
+        return next((loop for loop in trains if loop in self.local.loops), trains[0] if trains else None)
+
+    def _is_begun(self, module: Module, statement: ast.stmt, variable: Variable, steps: ast.stmt | None) -> bool:
+        """Whether an attribute is always set up anew before a statement, in its function and in the same step."""
+        function = module.scope(statement).function
+        if function is None:
+            return False
+        graph = graph_of(module.tree, function)
+        return any(
+            graph.holds(first)
+            and graph.dominates(first, statement)
+            and (steps is None or module.holds(steps, first))
+            and self._begins(module, first, variable)
+            for first in module.walk(function, ast.Assign, ast.Expr)
+        )
+
+    def _begins(self, module: Module, statement: ast.AST, variable: Variable) -> bool:
+        """Whether a statement sets a variable up anew, or calls a function that does."""
+        if any(b.statement is statement for b in variable.scope.module.bindings(variable)):
+            return isinstance(statement, ast.Assign) and not _reads(module, statement.value, variable)
+        called = statement.value if isinstance(statement, ast.Expr) else None
+        target = self.roles.function(module, called) if isinstance(called, ast.Call) else None
+        return target is not None and any(
+            isinstance(first, ast.Assign) and self._begins(target.module, first, variable) for first in target.node.body
+        )
 
     def _is_own(self, module: Module, node: ast.expr) -> bool:
         for part in _parts(node):
