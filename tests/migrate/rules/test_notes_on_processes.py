@@ -414,6 +414,30 @@ def test_tells_a_training_without_a_loader():
     assert NOT_DRAWN in noted(with_dropout, "AM805")
 
 
+def test_tells_numbers_that_a_generator_draws_its_batches_by():
+    source = """
+    import numpy as np
+    import torch
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    pictures = np.ones((40, 2), dtype="float32")
+
+    def draw():
+        while True:
+            rows = np.random.choice(40, size=4)
+            yield torch.tensor(pictures[rows])
+
+    batches = draw()
+    for step in range(3):
+        loss = model(next(batches)).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+    message = noted(source, "AM805")
+    assert NOT_DRAWN not in message and "seed" in message
+
+
 def test_says_nothing_of_a_way_out_by_count():
     assert "AM806" not in codes(training(inside="if i > 10:\n    break"))
 

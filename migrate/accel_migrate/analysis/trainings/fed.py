@@ -40,7 +40,8 @@ def feeds_training(
             if load.id not in bound or not _holds(module, load, source):
                 continue
             use = module.statement(load)
-            if isinstance(use, ast.Return) or any(node in ends for node in module.walk(use)):
+            handed_out = isinstance(use, ast.Return) or any(module.walk(use, ast.Yield, ast.YieldFrom))
+            if handed_out or any(node in ends for node in module.walk(use)):
                 return True
             if not isinstance(use, ast.For | ast.While | ast.If | ast.With):
                 if graph.reached_from(use, roles, module) & trains:
