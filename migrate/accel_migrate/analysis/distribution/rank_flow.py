@@ -18,7 +18,7 @@ from accel_migrate.flow.nodes import called_name, conjuncts, parts_of_value, pos
 from accel_migrate.flow.scopes import Binding, Function, Module, Variable
 from accel_migrate.flow.sequence import may_follow
 
-_ASKED = {"torch.distributed.get_rank", "torch.distributed.get_node_local_rank", "torch.cuda.current_device"}
+_ASKED = {"torch.distributed.get_rank", "torch.distributed.get_node_local_rank"}
 _ASKED_OF_OTHERS = re.compile(r"(^|_)(get_)?(local_|global_|node_)?rank$|^is_rank")
 _READ = {"process_index", "local_process_index", "is_main_process", "is_local_main_process", "is_last_process"}
 _RANK_VARIABLE = re.compile(r"RANK$|PROCID$|LOCALID$|^PMI_RANK|_RANK_")
@@ -49,6 +49,9 @@ class RankFlow:
             b"import_module" in m.source.data or b"__import__" in m.source.data for m in self.modules
         )
         self._reads: set[ast.expr] = set()
+        # The current GPU tells the processes apart only where each chose its own.
+        chosen = any(module.calls_of(("torch.cuda.set_device",)) for module in self.modules)
+        self._asked_for = _ASKED | ({"torch.cuda.current_device"} if chosen else set())
         self._owner = {function: module for module in self.modules for function in module.functions}
         self._bindings = [found for module in self.modules for found in _bindings(module)]
         self._tests: dict[ast.AST, bool] = {}
@@ -300,7 +303,7 @@ class RankFlow:
         return any(self.depends(module, part, by_choice=asks_whether) for part in parts)
 
     def _asks(self, module: Module, call: ast.Call) -> bool:
-        if call in self._reads or module.qualified(call.func) in _ASKED:
+        if call in self._reads or module.qualified(call.func) in self._asked_for:
             return True
         if self._result(module, call, None):
             return True

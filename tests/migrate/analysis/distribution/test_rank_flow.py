@@ -60,6 +60,7 @@ def guarded(text: str, **others: str) -> bool:
         "def go(a):\n    dist.init_process_group('gloo', rank=a.node)\n    if a.node == 0:\n        meet()",
         "def go(a, n):\n    a.node = dist.get_rank()\n    if not a.multi or (a.multi and a.node % n == 0):\n        meet()",
         "from tools import is_main_process\nif is_main_process():\n    meet()",
+        "torch.cuda.set_device(args.gpu)\nif torch.cuda.current_device() == 0:\n    meet()",
         "best = 0\nif dist.get_rank() == 0:\n    best = 1\nif best > 0:\n    meet()",
     ],
 )
@@ -81,6 +82,7 @@ def test_some_processes_only(text: str):
         "def save():\n    if dist.get_rank() == 0:\n        print()\nsave()\nmeet()",
         "device = torch.device('cuda', dist.get_rank())\nif device.type == 'cuda':\n    meet()",
         "kept = {}\nstep = kept['step']\nif step:\n    meet()\nif dist.get_rank() == 0:\n    kept = {'step': 1}",
+        "number = torch.cuda.current_device()\nif 0 <= number < torch.cuda.device_count():\n    meet()",
         "rank = 3\nif rank == 0:\n    meet()",  # a name alone tells nothing
         "def low(rank):\n    if rank == 0:\n        meet()\nlow(8)",
     ],
