@@ -665,7 +665,29 @@ def main():
 main()
 """
     found = results(train=TOP + step)["train"]
-    assert "step() needs the Accelerator and is handed on as a value (train.py:10)" in found.reason
+    assert "step() needs the Accelerator and is handed on as a value (train.py:11)" in found.reason
+
+
+def test_a_function_that_nobody_calls_is_not_handed_on_by_a_method_of_its_name() -> None:
+    loop = """
+def {name}(model, optimizer, loader):
+    model.train()
+    for x, y in loader:
+        loss = (model(x.cuda()) - y.cuda()).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+    start = """
+model = nn.Linear(2, 1).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(rows(), batch_size=4)
+fit(model, optimizer, loader)
+"""
+    found = results(script=TOP + loop.format(name="train") + loop.format(name="fit") + start)["script"]
+    reasons = [note.message for note in found.notes if note.code == "AM901"]
+    assert found.status is Status.MIGRATED and len(reasons) == 1
+    assert "handed on as a value" not in reasons[0]
 
 
 def test_the_device_of_a_buffer_is_no_other_device() -> None:

@@ -220,20 +220,30 @@ def is_idle(roles: Roles, graph: CallGraph, module: Module, node: ast.AST) -> bo
     )
 
 
-def _names(roles: Roles, module: Module, node: ast.AST, function: Function) -> bool:
+def _names(roles: Roles, module: Module, node: ast.AST, function: Function, is_method: bool = False) -> bool:
     """Whether a name that is read may mean a function."""
     if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
         return False
     if function.name != (node.id if isinstance(node, ast.Name) else node.attr):
         return False
     target = roles.project.definition(module, node)
-    return target is None or target.node is function
+    return target.node is function if target is not None else is_method or not _is_of_an_object(module, node)
+
+
+def _is_of_an_object(module: Module, node: ast.expr) -> bool:
+    """Whether a name begins with what the file binds itself, so that it leads into no file: `net.train`."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    variable = module.variable(node)
+    bindings = module.bindings(variable) if variable is not None else []
+    return bool(bindings) and all(binding.kind not in ("import", "definition") for binding in bindings)
 
 
 def _not_called(roles: Roles, module: Module, function: Function) -> str:
     """Why no call can hand a function the Accelerator."""
     owner = module.functions[function].parent
-    if owner is not None and owner.is_class:
+    is_method = owner is not None and owner.is_class
+    if owner is not None and is_method:
         for base in roles.project.all_bases(Definition(module, owner.node)):  # type: ignore[arg-type]
             if any(getattr(statement, "name", "") == function.name for statement in base.node.body):
                 return (
@@ -242,8 +252,10 @@ def _not_called(roles: Roles, module: Module, function: Function) -> str:
                 )
     for other in roles.project.modules:
         for node in other.walk(other.tree, ast.Name, ast.Attribute):
-            if _names(roles, other, node, function):
-                value = f"is handed on as a value ({other.source.path.name}:{node.lineno})"
+            if _names(roles, other, node, function, is_method):
+                called = getattr(other.parents[node], "func", None) is node
+                use = "called on what is not known to be an object of its class" if called else "handed on as a value"
+                value = f"is {use} ({other.source.path.name}:{node.lineno})"
                 return f"{function.name}() needs the Accelerator and {value}, so who calls it is not visible to the analysis"
     return f"{function.name}() needs the Accelerator, and nothing in the files given calls it"
 

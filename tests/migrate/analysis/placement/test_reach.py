@@ -121,6 +121,13 @@ def test_a_helper_that_nobody_calls_needs_no_accelerator() -> None:
     }
 
 
+def test_a_helper_of_a_name_that_objects_have_too_needs_no_accelerator() -> None:
+    idle = "\ndef train_again(x):\n    return x.cuda()\n\ndef show(book):\n    return book.train_again(1)\n"
+    assert handed(script("model, loader, optimizer, device", "train(model, loader, optimizer, device)", idle)) == {
+        "train": "device"
+    }
+
+
 @pytest.mark.parametrize("use", ["run_later(plot)", "callbacks = {'plot': plot}", "later.plot(1)"])
 def test_a_helper_that_somebody_may_call_needs_it(use: str) -> None:
     idle = f"\ndef plot(x):\n    return x.cuda()\n{use}\n"
