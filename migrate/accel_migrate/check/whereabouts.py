@@ -29,10 +29,11 @@ _PLAIN = frozenset(
     {
         "shape", "dtype", "device", "ndim", "is_cuda", "requires_grad", "training", "size", "dim", "numel", "item", "tolist",
         "numpy", "type", "keys", "nelement", "get_device", "is_available", "device_count", "manual_seed",
+        "parse_args", "parse_known_args",
     }
 )  # fmt: skip
 _NUMBERS = frozenset(
-    {"int", "float", "len", "str", "bool", "range", "isinstance", "print", "id", "hash", "repr", "type"}
+    {"int", "float", "len", "str", "bool", "range", "isinstance", "print", "id", "hash", "repr", "type", "open"}
 )
 _HOLDERS = frozenset(
     {"list", "tuple", "dict", "set", "zip", "enumerate", "sorted", "reversed", "iter", "tqdm", "chain"}
@@ -270,7 +271,11 @@ class Whereabouts:
             return NOWHERE
         owner = self_of(file, node.value)
         if owner is None:
-            return self.of(file, node.value, entered)
+            own: Path = (("attribute", node.attr),)
+            named = isinstance(node.value, ast.Name)
+            whole = self._variable(file, node.value, own, entered) if named else self.of(file, node.value, entered)
+            given = [s for _, s in self._stores.with_attribute(node.attr)] if whole == NOWHERE else []
+            return whole.union(*[self._part(s.file, s.value, s.of, None) for s in given if s.value is not None])
         stores = [s for s in self._stores.of(("field of", owner.node, node.attr)) if not s.anywhere]
         if not stores or any(_is_weight(s) for s in stores):
             return frozenset({UNKNOWN})  # weights go where their module goes

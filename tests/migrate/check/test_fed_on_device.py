@@ -176,6 +176,7 @@ FED = TOP.replace("net = accelerator.prepare(net)", "net, train = accelerator.pr
         "batch = next(iter(test))\nbatch['y'] = batch['y'].cuda()\nnet(batch['x'])",
         "net(read('picture.png'))",
         "net(z.to(found.device))",
+        "import argparse\nargs = argparse.ArgumentParser().parse_args()\nargs.mean = torch.zeros(1)\nnet(args.mean)",
         "class A:\n    def __init__(self):\n        self.device = 'cpu'\n    def run(self):\n        net(z.to(self.device))",
     ],
 )
@@ -199,6 +200,8 @@ def test_what_data_parallel_moved_and_nothing_moves_now(lines: str) -> None:
         "def onto(x):\n    return x.to(accelerator.device)\nfor x, y in test:\n    x, y = onto(x), onto(y)\n    net(x)",
         "for x in train:\n    out = net(x)\n    net(out.detach() * torch.rand(1))",
         "args = parse()\nargs.device = choose()\ndef run(args):\n    for x in test:\n        net(x.to(args.device))\nrun(args)",
+        "import argparse\nparser = argparse.ArgumentParser()\ndef main():\n    args = parser.parse_args()\n"
+        "    args.out = '{}-x'.format(args.out)\n    for x in train:\n        net(x, steps=args.steps, last=args.last)\nmain()",
         "class A:\n    def __init__(self):\n        self.device = choose()\n    def run(self):\n        net(z.to(self.device))",
         "class A:\n    def __init__(self):\n        self.device = choose()\nown = A()\nfor x in test:\n    net(x.to(own.device))",
     ],
