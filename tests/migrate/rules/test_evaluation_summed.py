@@ -39,6 +39,18 @@ def test_what_a_lambda_does_to_each_member_is_judged() -> None:
     assert "`kept.append()` is not known" in noted(kept, "AM402")
 
 
+def test_what_a_function_does_to_each_member_is_judged() -> None:
+    counted = "hits += (model(x).argmax(1) == y).sum().item()"
+    becomes(
+        evaluation("x, y = list(map(torch.stack, (x, y)))", counted),
+        "hits += accelerator.sum_for_metrics((model(x).argmax(1) == y).sum().item())",
+    )
+    kept = evaluation("seen += len(list(map(kept.append, (x, y))))", counted, functions="kept = []\n")
+    assert "`kept.append()` is not known" in noted(kept, "AM402")
+    own = "def put(t):\n    kept[0] = t\n"
+    assert "`put()` is not known" in noted(evaluation("a, b = map(put, (x, y))", counted, functions=own), "AM402")
+
+
 @pytest.mark.parametrize("moved", ["batch = (t.to(device) for t in batch)", "batch = [t.to(device) for t in batch]"])
 def test_what_goes_over_the_parts_of_a_batch_reads_one_batch(moved: str) -> None:
     counted = f"{moved}\n        x, y = batch\n        hits += (model(x).argmax(1) == y).sum().item()"

@@ -55,6 +55,11 @@ class Quiet:
         function = call.func
         name = called_name(call)
         dotted = module.full_name(function)
+        if _maps(module, call):
+            # what a lambda calls is judged by itself: `map(lambda t: t.to(device), (x, y))`
+            if not isinstance(call.args[0], ast.Lambda):
+                self.call(module, ast.copy_location(ast.Call(call.args[0], call.args[1:], []), call), own)
+            return
         if draws(module, call):
             raise NotExact(_RANDOM, call)
         role = self.roles.role(module, function)
@@ -71,8 +76,7 @@ class Quiet:
         if dotted.partition(".")[0] in _LIBRARIES and name not in _LEAVES:
             return
         if isinstance(function, ast.Name) and module.variable(function) is None:
-            # what a lambda calls is judged by itself: `map(lambda t: t.to(device), (x, y))`
-            if name in _BUILTINS or (name == "map" and call.args and isinstance(call.args[0], ast.Lambda)):
+            if name in _BUILTINS:
                 return
         if isinstance(function, ast.Attribute) and not dotted:
             if self.roles.role(module, function.value) & Role.MODEL:
@@ -123,6 +127,15 @@ class Quiet:
             if name in _CHANGES and root_of(call.func) in bound - given:
                 continue
             self.call(module, call, bound | given)
+
+
+def _maps(module: Module, call: ast.Call) -> bool:
+    """Whether a call is of `map`, and all that it yields is taken at once."""
+    if not (isinstance(call.func, ast.Name) and call.func.id == "map" and call.args) or module.variable(call.func):
+        return False
+    around = module.parents[call]
+    unpacked = isinstance(around, ast.Assign) and all(isinstance(target, ast.Tuple) for target in around.targets)
+    return unpacked or (isinstance(around, ast.Call) and called_name(around) in ("list", "tuple"))
 
 
 def _earlier(module: Module, model: ast.expr) -> set[ast.stmt]:
