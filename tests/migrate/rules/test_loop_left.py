@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.migrate.rules.verbs import unchanged
+from tests.migrate.rules.verbs import migrated, unchanged
 
 SCRIPT = """
     import apex
+    import spread
+    import tensor_parallel
     import torch
     import torch.multiprocessing as mp
     from torch import nn
@@ -33,10 +35,21 @@ SCRIPT = """
         ("fully_shard(model)", "FSDP"),
         ("mp.Process(target=work, args=(model,)).start()", "one by one"),
         ('a, b = model.first.to("cuda:0"), model.second.to("cuda:1")', "different GPUs (cuda:0, cuda:1)"),
+        ("model = tensor_parallel.tensor_parallel(model, distributed=True)", "splits the layers of the model"),
+        (
+            "model = spread.OverGpus(model, device_ids=[0, 1])",
+            "spread.OverGpus() is handed `device_ids`: it spreads the model over GPUs by itself",
+        ),
     ],
 )
 def test_what_no_rewrite_carries_over_is_named(line, reason):
     assert reason in unchanged(SCRIPT.format(line=line))
+
+
+def test_a_function_of_the_script_that_is_handed_device_ids_is_looked_into():
+    line = "def spread(net, device_ids):\n        print(device_ids)\n        return nn.DataParallel(net)\n    "
+    source = SCRIPT.format(line=line + "model = spread(model, device_ids=[0])")
+    assert "accelerator.prepare(model, optimizer, loader)" in migrated(source)
 
 
 def test_a_backward_pass_out_of_sight_is_named():

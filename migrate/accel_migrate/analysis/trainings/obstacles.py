@@ -21,6 +21,7 @@ _ENGINES = {
     "torch.distributed.rpc": "torch.distributed.rpc splits the work in a way that is not data parallel",
     "torch.distributed.pipelining": "a pipeline splits the model over devices, which is not data parallel",
     "fairscale": "fairscale shards the model in the script; leave that to `accel launch --use_fsdp`",
+    "tensor_parallel": "tensor_parallel splits the layers of the model over GPUs, which is not data parallel",
     "horovod": "horovod starts the processes and connects them; take it out first",
     "bagua": "bagua starts the processes and connects them; take it out first",
 }
@@ -34,7 +35,7 @@ HIDDEN = re.compile(r"(^|[._])(loss_|grad_|native_)?scaler$")
 _GPU = re.compile(r"cuda:(\d+)")
 
 
-def check(modules: list[Module]) -> None:
+def check(roles: Roles, modules: list[Module]) -> None:
     """Raises NotMigrated at the first thing that stands in the way."""
     for module in modules:
         for dotted, calls in module.imported_calls.items():  # in the order of their first calls
@@ -43,7 +44,20 @@ def check(modules: list[Module]) -> None:
                     raise NotMigrated(reason, (module, calls[0]))
             if dotted in _BY_HAND:
                 raise NotMigrated(_BY_HAND[dotted], (module, calls[0]))
+            spread = next((call for call in calls if _spreads(roles, module, dotted, call)), None)
+            if spread is not None:
+                raise NotMigrated(
+                    f"{unparse(spread.func)}() is handed `device_ids`: it spreads the model over GPUs by itself, and what "
+                    "it does is not known; take it out first",
+                    (module, spread),
+                )
         _check_gpus(module)
+
+
+def _spreads(roles: Roles, module: Module, dotted: str, call: ast.Call) -> bool:
+    """Whether a wrapper that is not torch's, nor to be read, puts a model on the devices that it is handed."""
+    named = any(keyword.arg == "device_ids" for keyword in call.keywords)
+    return named and not dotted.startswith("torch.") and roles.target(module, call) is None
 
 
 def hidden_backwards(roles: Roles, module: Module) -> Iterator[tuple[ast.Call, str]]:

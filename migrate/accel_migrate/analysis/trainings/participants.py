@@ -167,7 +167,7 @@ class ParticipantFinder:
         loops = self._own_loops(models)
         evaluations = with_shared_by_hand(self.roles, self.graph, self.group.backwards, self._evaluations(loops))
         near = self._files(models + optimizers, loops)
-        check_obstacles(near)
+        check_obstacles(self.roles, near)
         distribution = find_distribution(self.roles, self.graph, near, evaluations)
         evaluating = evaluating_calls(self.roles, self.graph, self.group.backwards, loops)
         whole = kept_whole(self.roles, self.graph, evaluating)
