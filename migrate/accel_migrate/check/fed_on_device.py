@@ -76,8 +76,7 @@ def _fed_by(evidence: Evidence, created: list[tuple[Module, ast.Call]]) -> Found
         return
     if _fed_itself(evidence):
         yield from _unmoved(side)
-    if not _moves_prepared(evidence):
-        yield from _made_on_the_cpu(side, batches=_fed_itself(evidence))
+    yield from _made_on_the_cpu(evidence, batches=_fed_itself(evidence))
     if not by_machine:
         yield from _moved_for_cuda_only(side)
         yield from _typed_by_cuda(side)
@@ -244,16 +243,15 @@ def _fed_itself(evidence: Evidence) -> bool:
     return not any(evidence.ran(file, call) for file, call in moving)
 
 
-def _moves_prepared(evidence: Evidence) -> bool:
-    """Whether the original moves what is prepared now, under the same name: then what it is fed was there, or nothing ran."""
-    names = {unparse(argument) for _, call in evidence.after.asked("prepare") for argument in call.args}
+def _moved_before(evidence: Evidence) -> set[str]:
+    """What the original moves: what a model of such a name is fed was there, or nothing ran."""
+    names: set[str] = set()
     for file, call in evidence.before.calls:
         if isinstance(call.func, ast.Attribute) and call.func.attr in ("to", "cuda") and evidence.ran(file, call):
             statement = file.statement(call)
             targets = statement.targets if isinstance(statement, ast.Assign) else []
-            if names.intersection(unparse(each) for each in (call.func.value, *targets)):
-                return True
-    return False
+            names.update(unparse(each) for each in (call.func.value, *targets))
+    return names
 
 
 def _unmoved(side: Side) -> Found:
@@ -270,24 +268,42 @@ def _unmoved(side: Side) -> Found:
                 )
 
 
-def _made_on_the_cpu(side: Side, batches: bool) -> Found:
+def _made_on_the_cpu(evidence: Evidence, batches: bool) -> Found:
     """`model(x)` and `criterion(model(x), y)` of what the program makes on the CPU, and nothing moves.
 
     With `batches` those of plain loaders are there too.
     """
+    side, moved = evidence.after, _moved_before(evidence)
+    all_stay = not any(unparse(given) in moved for _, call in side.asked("prepare") for given in call.args)
     where = side.once(Whereabouts if batches else Certain)
     for file, call in side.calls:
-        if not (side.flows.made(file, call.func, "prepared") or _is_loss(side, file, call)):
+        model = _names_of_model(side, file, call)
+        if model & moved or not (model or (all_stay and _is_loss(side, file, call))):
             continue
         found = [where.of(file, given) for given in call.args]
         left = [given for given, at in zip(call.args, found) if at == {CPU}]
-        if left and (side.flows.made(file, call.func, "prepared") or {DEVICE} in found):
+        if left and (model or {DEVICE} in found):
             text = unparse(left[0])[:40]
             yield (
                 file,
                 call,
                 f"{text} would be on the CPU in `{unparse(call)[:60]}`: it is made there, and nothing moves it",
             )
+
+
+def _names_of_model(side: Side, file: Module, call: ast.Call) -> set[str]:
+    """What the prepared model that a call runs is called on its way to `prepare`."""
+    names: set[str] = set()
+    taken = {(made.node, made.index) for made in side.flows.made(file, call.func, "prepared")}
+    for at, prepare in side.asked("prepare") if taken else ():
+        for index, given in enumerate(prepare.args):
+            if (prepare, index) in taken or isinstance(given, ast.Starred):
+                names.add(unparse(given))
+                for place in side.flows.sources(side.flows.place(at, given)):
+                    match place:
+                        case ("name", Scope(), str(name)):
+                            names.add(name)
+    return names
 
 
 def _is_loss(side: Side, file: Module, call: ast.Call) -> bool:

@@ -336,3 +336,22 @@ def test_a_parameter_that_is_annotated_as_a_loader_is_one() -> None:
     assert said("AM959", "x = 1\n", trainer.format("list"))
     assert not said("AM959", "x = 1\n", trainer.format("DataLoader"))
     assert not said("AM959", "x = 1\n", trainer.format("torch.utils.data.DataLoader"))
+
+
+def test_a_second_model_that_stayed_on_the_cpu_with_what_it_is_fed() -> None:
+    top = "import torch\nfrom torch import nn\n"
+    encoder = "encoder = nn.Linear(4, 4){}\n"
+    probe = "def probe(rows):\n    head = nn.Linear(4, 2)\n{}    head(rows)\nprobe(encoder(x).cpu())\n"
+    before = top + "device = torch.device('cuda')\n" + encoder.format(".to(device)") + probe.format("")
+    after = (
+        top
+        + "from accel_runtime import Accelerator\naccelerator = Accelerator()\n"
+        + encoder.format("")
+        + "encoder = accelerator.prepare(encoder)\n"
+        + probe.format("    head = accelerator.prepare(head)\n")
+    )
+    (message,) = said("AM959", before, after)
+    assert message == "rows would be on the CPU in `head(rows)`: it is made there, and nothing moves it"
+    assert not said("AM959", before, after.replace("encoder(x).cpu()", "encoder(x)"))
+    moved = before.replace("head = nn.Linear(4, 2)", "head = nn.Linear(4, 2).to(device)")
+    assert not said("AM959", moved, after)
