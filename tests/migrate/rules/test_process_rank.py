@@ -67,6 +67,12 @@ def test_a_device_by_the_rank_counted_around_the_gpus_is_the_accelerators():
     assert "use(torch.zeros(2, device=accelerator.device))" in text and "device_count" not in text
 
 
+def test_a_number_of_gpus_is_of_one_machine_and_stays_one():
+    start = "n_gpus = torch.cuda.device_count(); rows = 64 // n_gpus; print(dist.get_world_size(), n_gpus)"
+    text = migrated(script(start=start, body="use(rows)"))
+    assert "n_gpus = torch.cuda.device_count()" in text and "print(accelerator.num_processes, n_gpus)" in text
+
+
 def test_an_option_of_an_old_launcher_is_asked_of_the_accelerator():
     source = script(body="use(args.local_rank)").replace(
         "def main():",

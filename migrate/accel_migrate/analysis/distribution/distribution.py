@@ -83,7 +83,7 @@ def find_distribution(
         replacements += [replacement for module in modules for replacement in silenced_prints(module, GROUP)]
     if worker is not None:
         replacements += refusals_alone(worker.module, worker.function, worker.flag, GROUP)
-    if joins and worker is None:
+    if joins and worker is None and spawned is not None:
         replacements += [replacement for module in modules for replacement in world_counts(module, spawned)]
     dropped = {n for w in wrappings for part in (*w.call.args[1:], *w.call.keywords) for n in w.module.walk(part)}
     replacements = _without_empty_functions(graph, [p for p in _outermost(replacements) if p.node not in dropped])

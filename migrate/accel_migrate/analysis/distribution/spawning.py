@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from accel_migrate.analysis.distribution.ranks import Ranks
-from accel_migrate.analysis.distribution.replacements import ACCELERATOR, Replacement, Spawned
+from accel_migrate.analysis.distribution.replacements import Replacement, Spawned
 from accel_migrate.analysis.distribution.workers import SPAWN
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated
@@ -136,12 +136,9 @@ def _counted(module: Module, handed: list[ast.expr], parameters: list[str]) -> a
     return None
 
 
-def world_counts(module: Module, spawned: Spawned | None) -> Iterator[Replacement]:
-    """`nprocs = torch.cuda.device_count()`: one process for each GPU was meant."""
-    for call, statement in _gpu_counts(module):
-        if spawned is None:
-            yield Replacement("AM704", module, call, f"{ACCELERATOR}.num_processes", "one process for each GPU")
-            continue
+def world_counts(module: Module, spawned: Spawned) -> Iterator[Replacement]:
+    """`nprocs = torch.cuda.device_count()`, for which a spawning function started one process each."""
+    for _, statement in _gpu_counts(module):
         worked_out = _worked_out(module, statement, spawned)
         if worked_out is not None:
             text = unparse(statement.targets[0])
