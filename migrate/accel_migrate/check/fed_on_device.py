@@ -61,13 +61,15 @@ def _fed_by(evidence: Evidence, created: list[tuple[Module, ast.Call]]) -> Found
     """What these Accelerators would not bring to their device."""
     side = evidence.after
     told = [keyword for _, call in created for keyword in call.keywords if keyword.arg in ("cpu", "device")]
-    if not any(site in side.kept_on_cpu for site in created):
-        yield from fed_from_the_cpu(evidence)
-        yield from _cast_to_the_cpu(side)
     about_cuda = side.once(_about_cuda)
     asked = [(file, keyword) for file, call in created for keyword in call.keywords if keyword in told]
     by_machine = any(side.flows.place(file, keyword.value) in about_cuda for file, keyword in asked)
-    if told and not by_machine:
+    by_script = bool(told) and not by_machine
+    if not any(site in side.kept_on_cpu for site in created):
+        yield from fed_from_the_cpu(evidence)
+        yield from _cast_to_the_cpu(side)
+        yield from _made_on_the_cpu(evidence, by_script)
+    if by_script:
         if all(keyword.arg == "cpu" for keyword in told):
             yield from _moved_for_cuda_only(side, asked_alone=True)
             yield from _typed_by_cuda(side)
@@ -76,7 +78,6 @@ def _fed_by(evidence: Evidence, created: list[tuple[Module, ast.Call]]) -> Found
         return
     if _fed_itself(evidence):
         yield from _unmoved(side)
-    yield from _made_on_the_cpu(evidence, batches=_fed_itself(evidence))
     if not by_machine:
         yield from _moved_for_cuda_only(side)
         yield from _typed_by_cuda(side)
@@ -268,14 +269,14 @@ def _unmoved(side: Side) -> Found:
                 )
 
 
-def _made_on_the_cpu(evidence: Evidence, batches: bool) -> Found:
+def _made_on_the_cpu(evidence: Evidence, by_script: bool) -> Found:
     """`model(x)` and `criterion(model(x), y)` of what the program makes on the CPU, and nothing moves.
 
-    With `batches` those of plain loaders are there too.
+    Batches of plain loaders are there too where nothing moved them before, nor does the script choose a device by itself.
     """
     side, moved = evidence.after, _moved_before(evidence)
-    all_stay = not any(unparse(given) in moved for _, call in side.asked("prepare") for given in call.args)
-    where = side.once(Whereabouts if batches else Certain)
+    all_stay = not by_script and not any(unparse(g) in moved for _, c in side.asked("prepare") for g in c.args)
+    where = side.once(Whereabouts if not by_script and _fed_itself(evidence) else Certain)
     for file, call in side.calls:
         model = _names_of_model(side, file, call)
         if model & moved or not (model or (all_stay and _is_loss(side, file, call))):

@@ -353,5 +353,6 @@ def test_a_second_model_that_stayed_on_the_cpu_with_what_it_is_fed() -> None:
     (message,) = said("AM959", before, after)
     assert message == "rows would be on the CPU in `head(rows)`: it is made there, and nothing moves it"
     assert not said("AM959", before, after.replace("encoder(x).cpu()", "encoder(x)"))
+    assert said("AM959", before, after.replace("Accelerator()", "Accelerator(device=chosen(args.device))"))
     moved = before.replace("head = nn.Linear(4, 2)", "head = nn.Linear(4, 2).to(device)")
     assert not said("AM959", moved, after)
