@@ -272,8 +272,12 @@ class Whereabouts:
         owner = self_of(file, node.value)
         if owner is None:
             own: Path = (("attribute", node.attr),)
-            named = isinstance(node.value, ast.Name)
-            whole = self._variable(file, node.value, own, entered) if named else self.of(file, node.value, entered)
+            value = node.value
+            whole = (
+                self._variable(file, value, own, entered)
+                if isinstance(value, ast.Name)
+                else self.of(file, value, entered)
+            )
             given = [s for _, s in self._stores.with_attribute(node.attr)] if whole == NOWHERE else []
             return whole.union(*[self._part(s.file, s.value, s.of, None) for s in given if s.value is not None])
         stores = [s for s in self._stores.of(("field of", owner.node, node.attr)) if not s.anywhere]
