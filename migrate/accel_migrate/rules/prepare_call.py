@@ -33,7 +33,9 @@ def find(context: Context) -> Iterator[Change]:
     )
     compound = isinstance(place.after, ast.If | ast.For | ast.While | ast.With | ast.Try | ast.FunctionDef)
     edit = Insert(place.after, statements, "after", blank_before=compound)
-    yield change(context, CODE, place.after, f"prepares {_told(context, together)}", [edit])
+    yield change(
+        context, CODE, place.after, f"prepares {_told(context, together)}", [*_declared(context, together), edit]
+    )
     for built, statement in place.apart:
         alone = Insert(statement, (f"{built.text} = {spelled}.prepare({built.text})",), "after")
         message = f"prepares {built.text} where it is built: it exists only under a condition"
@@ -45,6 +47,19 @@ def find(context: Context) -> Iterator[Change]:
         yield change(context, CODE, statement, message, [Insert(statement, (text,), "after")])
     yield from _of_no_model(context)
     yield from _exchanged(context)
+
+
+def _declared(context: Context, objects: list[Built]) -> list[Insert]:
+    """`global loader` at the top of the function that prepares it, where the file builds it and nothing declares it."""
+    module = context.module
+    function = module.scope(context.training.place.after).function
+    if function is None:
+        return []
+    known = module.functions[function].outer_names
+    names = [b.text for b in objects if b.variable.scope is module.root and b.text == b.variable.name not in known]
+    body = getattr(function, "body", [])
+    first = body[1] if ast.get_docstring(function, clean=False) is not None and len(body) > 1 else body[0]
+    return [Insert(first, (f"global {', '.join(names)}",), "before")] if names else []
 
 
 def _of_no_model(context: Context) -> Iterator[Change]:

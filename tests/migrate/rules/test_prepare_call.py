@@ -310,6 +310,58 @@ def test_a_global_that_one_function_declares_and_builds_is_prepared_there():
 def test_a_global_that_is_built_elsewhere_too_leaves_the_loop():
     assert unchanged(DECLARED.format(above="model = nn.Linear(4, 1)")).startswith("no place has all")
     undeclared = DECLARED.format(above="model = nn.Linear(4, 1)").replace("        global model\n", "")
-    assert unchanged(undeclared.replace("        model = nn.Linear(4, 1)\n        opt", "        opt")).startswith(
-        "no place"
+    undeclared = undeclared.replace("        model = nn.Linear(4, 1)\n        opt", "        opt")
+    assert "def main():\n    global model\n    loader = " in migrated(undeclared)
+
+
+BORROWED = '''
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = DataLoader(data(), batch_size=4)
+
+
+def main():
+    """Train."""
+    model = nn.Linear(4, 1).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        loss = (model(x.to(device)) - y.to(device)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    main()
+'''
+
+
+def test_a_global_loader_is_declared_where_the_one_function_that_builds_the_rest_prepares_it():
+    result = migrated(BORROWED)
+    assert '    """Train."""\n    global loader\n    model = nn.Linear(4, 1)\n' in result
+    assert (
+        "    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n    for x, y in loader:"
+        in result
     )
+    helper = BORROWED.replace(
+        "    for x, y in loader:",
+        "    train(model, optimizer)\n\n\ndef train(model, optimizer):\n    for x, y in loader:",
+    )
+    result = migrated(helper)
+    assert "    global loader\n    model = nn.Linear(4, 1)\n" in result and result.count("global") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "other"),
+    [
+        ("    main()\n", "    for _ in range(2):\n        main()\n"),
+        ("    main()\n", "    main()\n    main()\n"),
+        ("    main()\n", "    run(main)\n"),
+        ("def main():", "def again():\n    global loader\n    loader = DataLoader(data())\n\n\ndef main():"),
+    ],
+)
+def test_a_global_loader_that_would_be_prepared_twice_or_is_built_again_leaves_the_loop(line: str, other: str):
+    assert unchanged(BORROWED.replace(line, other)).startswith("no place has all")

@@ -250,6 +250,9 @@ def find_homes(
         fit = [home for home in homes if training <= reached[home] and all(map(home.named, chains))]
         first = [home for home in fit if not any(home.frame.node in reached[other] for other in fit if other != home)]
         yield from sorted(first, key=lambda home: -_built_in(roles, chains, home.frame))
+    building = [each for each in scopes if each.is_function and _built_in(roles, chains, each)]
+    once = [Home(each.module.root, each) for each in building if _runs_once(graph, each)]
+    yield from (home for home in once if all(_borrowed(home, links) for links in chains))
 
 
 def _declared(home: Home, links: list[Variable]) -> bool:
@@ -258,6 +261,26 @@ def _declared(home: Home, links: list[Variable]) -> bool:
     named = home.named(links)
     bound = [b for v in named if v.scope is home.scope for b in module.bindings(v)]
     return bool(named) and all(module.scope(b.statement) is home.frame for b in bound)
+
+
+def _borrowed(home: Home, links: list[Variable]) -> bool:
+    """Whether a function names an object: one of its own, or a global that only the file itself builds."""
+    module = home.scope.module
+    named = home.named(links)
+    bound = [b for v in named if v.scope is home.scope for b in module.bindings(v)]
+    return bool(named) and all(module.scope(b.statement) is home.scope and b.kind == "assign" for b in bound)
+
+
+def _runs_once(graph: CallGraph, function: Scope) -> bool:
+    """Whether a file calls a function of its own once, outside of all functions and loops."""
+    module = function.module
+    sites = graph.all_sites.get(function.node, [])  # type: ignore[call-overload]
+    return len(sites) == 1 and all(
+        caller is module
+        and module.scope(call) is module.root
+        and not any(isinstance(around, ast.For | ast.While) for around in module.ancestors(call))
+        for caller, call in sites
+    )
 
 
 def _common_scope(roles: Roles, chains: list[list[Variable]]) -> Scope | None:
