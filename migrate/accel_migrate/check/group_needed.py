@@ -23,6 +23,7 @@ _HARMLESS = frozenset(
         "is_nccl_available",
         "is_gloo_available",
         "is_mpi_available",
+        "get_default_backend_for_device",
         "init_process_group",
     )
 )

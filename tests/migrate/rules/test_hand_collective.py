@@ -39,6 +39,9 @@ def test_a_barrier_waits_for_everyone():
         ("dist.all_reduce(total)", 'total = accelerator.reduce(total, reduction="sum")'),
         ("dist.all_reduce(total, op=dist.ReduceOp.MAX)", 'total = accelerator.reduce(total, reduction="max")'),
         ("dist.all_reduce(total, dist.ReduceOp.AVG)", 'total = accelerator.reduce(total, reduction="mean")'),
+        ("dist.reduce(total, 0)", 'total = accelerator.reduce(total, reduction="sum")'),
+        ("dist.reduce(total, 0, dist.ReduceOp.MAX)", 'total = accelerator.reduce(total, reduction="max")'),
+        ("dist.reduce(tensor=total, dst=0)", 'total = accelerator.reduce(total, reduction="sum")'),
     ],
 )
 def test_a_reduction_is_bound_again(call, becomes):
@@ -66,7 +69,7 @@ def test_a_tensor_of_the_caller_is_reduced_in_place():
         "dist.all_reduce(total, group=half)",
         "dist.all_reduce(total, op=dist.ReduceOp.PRODUCT)",
         "dist.all_reduce(parts[0])",
-        "dist.reduce(total, 0)",
+        "dist.reduce(total, 0, dist.ReduceOp.SUM, half)",
         "dist.broadcast(total, 0)",
     ],
 )

@@ -12,6 +12,11 @@ def test_the_accelerator_is_made_where_processes_were_joined():
     assert "init_process_group" not in text
 
 
+def test_the_question_for_a_devices_backend_goes_with_the_group():
+    asked = 'dist.init_process_group(dist.get_default_backend_for_device("cuda"))'
+    assert "backend" not in migrated(script().replace('dist.init_process_group("nccl")', asked))
+
+
 def test_set_device_goes_and_the_rest_of_its_guard_stays():
     text = migrated(
         script(start="if torch.cuda.is_available():\n            torch.cuda.set_device(0)\n            tune()")

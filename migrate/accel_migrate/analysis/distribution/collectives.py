@@ -13,6 +13,11 @@ from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module
 
 CODE = "AM705"
+ADDING_UP = {
+    "torch.distributed.all_reduce": ("tensor", "op", "group", "async_op"),
+    # Where the processes beside `dst` are promised nothing: they get the figure too.
+    "torch.distributed.reduce": ("tensor", "dst", "op", "group", "async_op"),
+}
 _REDUCTIONS = {"SUM": "sum", "AVG": "mean", "MAX": "max", "MIN": "min"}
 
 
@@ -24,8 +29,8 @@ def collective(
     alone = isinstance(statement, ast.Expr) and statement.value is call
     if name in ("barrier", "monitored_barrier") and alone and not any(k.arg == "group" for k in call.keywords):
         yield Replacement(CODE, module, call, f"{ACCELERATOR}.wait_for_everyone()", "waits for everyone")
-    elif name == "all_reduce" and alone:
-        yield _reduced(ranks, module, call, statement, evaluations)
+    elif f"torch.distributed.{name}" in ADDING_UP and alone:
+        yield _reduced(ranks, module, call, ADDING_UP[f"torch.distributed.{name}"], statement, evaluations)
     else:
         raise NotMigrated(
             f"torch.distributed.{name}() has no counterpart that is the same in every case; use accelerator.gather, "
@@ -38,10 +43,11 @@ def _reduced(
     ranks: Ranks,
     module: Module,
     call: ast.Call,
+    parameters: tuple[str, ...],
     statement: ast.stmt,
     evaluations: list[Evaluation],
 ) -> Replacement:
-    said = dict(zip(("tensor", "op", "group", "async_op"), call.args))
+    said = dict(zip(parameters, call.args))
     said |= {k.arg: k.value for k in call.keywords if k.arg is not None}
     tensor = said.get("tensor")
     operation = unparse(said["op"]).rpartition(".")[2] if "op" in said else "SUM"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.distribution.collectives import collective, is_divided, is_evaluated
+from accel_migrate.analysis.distribution.collectives import ADDING_UP, collective, is_divided, is_evaluated
 from accel_migrate.analysis.distribution.one_or_many import refusals_alone, runs_on_several, silenced_prints
 from accel_migrate.analysis.distribution.ranks import CODE as RANK
 from accel_migrate.analysis.distribution.ranks import Ranks, is_guarded
@@ -43,6 +43,7 @@ _DEEDS = {
 }
 _READS = {
     "get_rank", "get_world_size", "is_initialized", "is_available", "is_nccl_available", "is_torchelastic_launched",
+    "get_default_backend_for_device",
 }  # fmt: skip
 
 
@@ -346,7 +347,7 @@ def _check_helpers(
         loop = evaluation.loop
         reached |= graph.reached_from(loop.function or loop.statement, roles, loop.module)
     for module, call in roles.project.calls:
-        if call in staying or module.qualified(call.func) != "torch.distributed.all_reduce" or not call.args:
+        if call in staying or module.qualified(call.func) not in ADDING_UP or not call.args:
             continue
         function = module.scope(call).function
         if function in reached and not is_divided(ranks, module, module.statement(call), call.args[0]):
