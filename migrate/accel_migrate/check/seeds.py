@@ -74,7 +74,7 @@ class Seeds:
     @cached_property
     def games_alike(self) -> bool:
         """Whether torch and an environment are always given a seed: then all processes play the same games."""
-        names = {getattr(call.func, "attr", "") for _, call in self._certain}
+        names = {getattr(call.func, "attr", "") for file, call in self._certain if not file.qualified(call.func)}
         given = any(keyword.arg == "seed" for _, call in self._certain for keyword in call.keywords)
         texts = {unparse(call.func) for _, call in self._side.calls if isinstance(call.func, ast.Attribute)}
         drawn = {text.rpartition("action_space")[2] for text in texts if "action_space" in text}

@@ -116,7 +116,9 @@ def _played(seeding: Seeding, libraries: set[str]) -> Seeded:
     actions = {
         unparse(f.value) for _, f, _ in called if f.attr == "sample" and unparse(f.value).endswith("action_space")
     }
-    games = told or any(f.attr == "reset" and any(k.arg == "seed" for k in c.keywords) for _, f, c in called)
+    games = told or any(
+        f.attr in ("reset", "make", "make_vec") and any(k.arg == "seed" for k in c.keywords) for _, f, c in called
+    )
     known += [] if games else [Seeded.APART]
     known += [] if actions <= told else [Seeded.APART]
     return next((each for each in (Seeded.APART, Seeded.UNKNOWN) if each in known), Seeded.ALIKE)

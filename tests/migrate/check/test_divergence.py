@@ -165,6 +165,8 @@ def test_updates_that_are_counted_in_games(played: str, trained: str) -> None:
     assert said("AM961", "x = 1\n", GAME + PLAY + played + trained)
     seeded = "torch.manual_seed(0)\nenv.reset(seed=0)\n"
     assert not said("AM961", "x = 1\n", GAME + seeded + PLAY + played + trained)
+    libraries = "import random\nimport numpy as np\ntorch.manual_seed(0)\nrandom.seed(0)\nnp.random.seed(0)\n"
+    assert said("AM961", "x = 1\n", GAME + libraries + PLAY + played + trained)
 
 
 def test_a_count_that_a_method_keeps_and_asks() -> None:
