@@ -139,11 +139,12 @@ def rewrite(
         if not found:
             break
         earlier = set(taken)
-        for violation, together in found:
-            if any(loop.applied.get(violation.path) for loop in taken if loop not in earlier):
+        # What shows in a file that no loop changes may only follow from the loops that others show.
+        for violation, together in [each for each in found if _changing(each[1], each[0])] or found:
+            if _changing([loop for loop in taken if loop not in earlier], violation):
                 continue  # what changes that file is taken back already: the rest is checked again
             why = _reason(violation, programs, results.get(violation.path))
-            _take(together, taken, violation.path, why)
+            _take(together, taken, violation.path, why, violation)
     kept = [loop for loop in loops if loop not in taken]
     for path, note in unread_options(programs, results):
         left[path].notes.append(note)
@@ -222,12 +223,12 @@ def _broken(
     applied: Mapping[Path, Sequence[Change]],
     untidy: set[Path],
 ) -> list[Violation]:
-    """The first violation of each file: what the others say may only follow from it."""
-    found: dict[Path, Violation] = {}
+    """The first violation of each file, and of each that causes one: what the others say may only follow from it."""
+    found: dict[tuple[Path, Path | None], Violation] = {}
     if results:
         for violation in violations(programs, results, applied):
             if violation.code != NOTHING_ORPHANED.code or violation.path not in untidy:
-                found.setdefault(violation.path, violation)
+                found.setdefault((violation.path, violation.cause), violation)
     return list(found.values())
 
 
@@ -266,10 +267,22 @@ def _runs(loops: Sequence[Loop], programs: Mapping[Path, Version], imports: Impo
     return [together for together, _, _ in found]
 
 
-def _take(loops: Sequence[Loop], taken: dict[Loop, Taken], path: Path, why: Taken) -> None:
+def _changing(loops: Iterable[Loop], violation: Violation) -> list[Loop]:
+    """The loops that change the file in which a condition is broken; else those that change its cause."""
+    loops = list(loops)
+    shown = [loop for loop in loops if loop.applied.get(violation.path)]
+    return shown or [loop for loop in loops if violation.cause and loop.applied.get(violation.cause)]
+
+
+def _take(
+    loops: Sequence[Loop], taken: dict[Loop, Taken], path: Path, why: Taken, violation: Violation | None = None
+) -> None:
     """Take back the loops that change a file, and those that share a change with them; if none does, all of them."""
     kept = [loop for loop in loops if loop not in taken]
-    waiting = [loop for loop in kept if loop.applied.get(path)] or kept
+    changing = (
+        _changing(kept, violation) if violation is not None else [loop for loop in kept if loop.applied.get(path)]
+    )
+    waiting = changing or kept
     broken = list(waiting)
     for loop in waiting:
         with_it = replace(why, reason=f"it shares changes with a loop that is left in {path.name}: {why.reason}")

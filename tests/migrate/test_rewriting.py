@@ -157,3 +157,23 @@ def test_a_second_violation_of_a_loop_that_is_taken_back_takes_no_other_loop() -
     done = results([one, two, tools], [broken, loop({two: [said_after(two, 1, "print(z)")]})])
     assert done["one.py"].status is done["tools.py"].status is Status.UNCHANGED
     assert done["two.py"].status is Status.MIGRATED
+
+
+def test_what_shows_in_a_file_that_no_loop_changes_takes_back_the_loop_that_causes_it() -> None:
+    reader = source(
+        "reader.py", "import torch\n\n\ndef read(path):\n    import ours, theirs\n    return torch.load(path)\n"
+    )
+    text = (
+        "import time\nfrom accel_runtime import Accelerator\nfrom reader import read\nif __name__ == '__main__':\n"
+        "    accelerator = Accelerator()\n    weights = {{}}\n    path = {}\n    read(path)\n"
+    )
+    ours = source("ours.py", text.format("'ours.pt'"))
+    theirs = source("theirs.py", text.format("f'{time.time()}.pt'"))
+
+    def saves(it: Source) -> Change:
+        lines = ("accelerator.save(weights, path)", "accelerator.wait_for_everyone()")
+        return Change("AM501", 5, 1, "x", edits=(Insert(it.tree.body[3].body[2], lines),))  # type: ignore[attr-defined]
+
+    done = results([reader, ours, theirs], [loop({ours: [saves(ours)]}), loop({theirs: [saves(theirs)]})])
+    assert done["ours.py"].status is Status.MIGRATED, done["ours.py"].reason
+    assert "by its clock" in done["theirs.py"].reason

@@ -20,6 +20,7 @@ class Violation:
     path: Path
     line: int  # of the rewritten file
     message: str  # a clause that names the code by its text: nobody sees the lines of a result that is not written
+    cause: Path | None = None  # the file that brings it about, where that is another one
 
 
 @dataclass(frozen=True)

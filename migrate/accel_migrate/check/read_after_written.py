@@ -91,18 +91,18 @@ class _Files:
         names = Names(self._side)
         told: set[ast.Call] = set()
         for use in self._looked_at:
-            same = [] if use.call in told else [write for write in self._written if self._may_be_one(write, use)]
-            message = self._trouble(names, same, use, meetings) if same else ""
-            if message:
-                told.add(use.call)
-                yield Violation("AM962", use.file.path, use.call.lineno, message)
+            for write in self._written if use.call not in told else ():
+                message = self._trouble(names, write, use, meetings) if self._may_be_one(write, use) else ""
+                if message:
+                    told.add(use.call)
+                    yield Violation("AM962", use.file.path, use.call.lineno, message, cause=write.file.path)
         yield from self._chosen_too_early(meetings, told)
         yield from self._made_too_early(meetings)
 
-    def _trouble(self, names: Names, same: list[Path], use: Path, meetings: set[ast.AST]) -> str:
-        side, writes = self._side, {write.call for write in same}
-        later = [write for write in same if _runs_after(side, {write.call}, {use.call})]
-        own = next((own for write in later if (own := names.own(write.file, write.node))), "")
+    def _trouble(self, names: Names, write: Path, use: Path, meetings: set[ast.AST]) -> str:
+        side = self._side
+        later = _runs_after(side, {write.call}, {use.call})
+        own = names.own(write.file, write.node) if later else ""
         if own:
             return (
                 f"`{unparse(use.call)[:60]}` would look on all processes for what one of them wrote, under a name {own}"
@@ -110,9 +110,9 @@ class _Files:
         what = f"`{unparse(use.call)[:60]}` would run on"
         if called_name(use.call) in KEEPING:
             what = f"`{unparse(use.node)}`, kept by `{called_name(use.call)}(...)`, could be read by"
-        if later and _runs_after(side, writes, {use.call}, meetings):
+        if later and _runs_after(side, {write.call}, {use.call}, meetings):
             return f"{what} all processes while one may still write the file"
-        if _runs_after(side, {use.call}, writes, meetings):
+        if _runs_after(side, {use.call}, {write.call}, meetings):
             return (
                 f"{what} all processes, of which one may go on and change the file before the others have come so far"
             )
@@ -197,6 +197,7 @@ def _names_one(call: ast.Call) -> bool:
 def _meetings(side: Side) -> set[ast.AST]:
     """Statements that no process leaves before all have come to them, and calls of functions that always lead to one."""
     own = {call for _, call in side.asked(*_MEETING)} | _preparing(side)
+    own |= {call for file, call in side.calls if file.qualified(call.func) == "accel_runtime.broadcast_object_list"}
     found: set[ast.AST] = {file.statement(call) for file, call in side.calls if call in own}
     pending = {call: file.statement(call) for file, call in side.calls if side.flows.callees.get(call)}
     while more := {
