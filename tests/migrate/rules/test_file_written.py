@@ -769,3 +769,11 @@ def test_a_folder_that_is_the_first_free_one_is_another_on_each_process(search: 
     assert "under a name that each process makes for itself, by what it finds in a folder (`os.path." in again
     asked = training(ready="run = 'runs'\nif not os.path.isdir(run):\n    os.makedirs(run)\nweights = run + '/net.pt'")
     assert "exist_ok=True" in migrated(asked)
+
+
+def test_a_function_of_a_file_that_is_not_read_may_read_what_was_saved():
+    saved = 'if epoch:\n    path = "last.pt"\n    torch.save(model.state_dict(), path)\n    {read}'
+    scored = saved.format(read="from scoring import evaluate\n    evaluate(path)")
+    becomes(training(after=scored), "accelerator.wait_for_everyone()\nevaluate(path)")
+    shown = saved.format(read="from os import fspath\n    fspath(path)")
+    assert "wait_for_everyone" not in migrated(training(after=shown))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 
 from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.flow.file_calls import READERS, as_saved, is_writing_mode, written_paths
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import all_arguments, unparse
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.sequence import follows
 
@@ -29,16 +30,19 @@ def read_back(module: Module, written: Iterable[ast.stmt]) -> Iterator[ast.stmt]
     waited: list[ast.Call] = []
     for call in module.calls:
         read = _path_read(module, call) if call not in inside else None
-        before = (
-            [each for each in writes.get(_spelled(module, read), ()) if follows(module, each, call)] if read else []
-        )
+        handed = [read] if read is not None else _handed_out(module, call) if call not in inside else []
+        spelled = [_spelled(module, path) for path in handed]
+        before = [each for path in spelled for each in writes.get(path, ()) if follows(module, each, call)]
         met = [each for each in waited if follows(module, each, call)]
-        if all(any(follows(module, each, wait) for wait in met) for each in before) or not always_runs(module, call):
+        if all(any(follows(module, each, wait) for wait in met) for each in before):
+            continue
+        if not always_runs(module, call, before):
             continue
         waited.append(call)
         yield module.statement(call)
 
 
+_TORCH = ("torch", "torchvision", "numpy")
 _READING = READERS | {"torch.load", ".read_text", ".read_bytes", "open"}
 
 
@@ -77,6 +81,15 @@ def _path_read(module: Module, call: ast.Call) -> ast.expr | None:
     return None
 
 
+def _handed_out(module: Module, call: ast.Call) -> list[ast.expr]:
+    """The names that a function gets which was imported, and whose file is not read here: it may read what they name."""
+    dotted = module.qualified(call.func)
+    root = (dotted or "").partition(".")[0]
+    if not isinstance(call.func, ast.Name) or dotted is None or root in sys.stdlib_module_names or root in _TORCH:
+        return []
+    return [each for each in all_arguments(call) if isinstance(each, ast.Name)]
+
+
 def _spelled(module: Module, path: ast.expr) -> str:
     """The text that a path is put together to, with what is not written out in it as it is read."""
     path = _bare(path)
@@ -105,13 +118,17 @@ def _bare(path: ast.expr) -> ast.expr:
     return path
 
 
-def always_runs(module: Module, call: ast.Call) -> bool:
-    """Whether nothing on the way decides, other than loops and what runs the script: no process may wait alone."""
+def always_runs(module: Module, call: ast.Call, written: Sequence[ast.stmt] = ()) -> bool:
+    """Whether nothing on the way decides, other than loops and what runs the script, and what decided on what is `written`.
+
+    No process may wait alone.
+    """
     for parent in module.ancestors(call):
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
             return True
         if isinstance(parent, ast.If) and not unparse(parent.test).startswith("__name__ =="):
-            return False
+            if not any(module.holds(parent, each) for each in written):
+                return False
         if isinstance(parent, ast.While | ast.Try | ast.IfExp | ast.BoolOp | ast.Lambda | ast.ClassDef):
             return False
     return True
