@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from accel_migrate.analysis.placement.agreed_names import BROADCAST
 from accel_migrate.analysis.storage.writers import plain_writers
 from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.scopes import Module
@@ -104,7 +105,9 @@ def _handlers(context: Context) -> list[tuple[str, tuple[tuple[str, str], ...]]]
 def imported_names(context: Context) -> list[str]:
     """What the script must import to write its Accelerator, and what is silent beside it."""
     silent = ["Silent"] if silent_writers(context, context.training.start.module) else []
-    return ["Accelerator", *[name for name, _ in _handlers(context)], *silent]
+    training = context.training
+    agreed = [BROADCAST] if training.agrees and training.own_names else []
+    return ["Accelerator", *[name for name, _ in _handlers(context)], *silent, *agreed]
 
 
 def silent_writers(context: Context, module: Module) -> list[ast.Call]:

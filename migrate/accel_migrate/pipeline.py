@@ -13,7 +13,7 @@ from pathlib import Path
 from accel_migrate.analysis.evaluation.evaluation import Whole
 from accel_migrate.analysis.trainings.script import read
 from accel_migrate.analysis.trainings.training import Again, Script, Training
-from accel_migrate.check import GATHERED_LOADER, STEPS_ALIKE
+from accel_migrate.check import GATHERED_LOADER, READ_AFTER_WRITTEN, STEPS_ALIKE
 from accel_migrate.errors import MigrateError, SourceError, internal_error
 from accel_migrate.facts import Facts
 from accel_migrate.flow.imports import used_by
@@ -283,20 +283,23 @@ def _attempted(
         {
             training.index: again
             for training, loop in loops
-            if (why := done.taken.get(loop)) and (again := _again(training, why)) is not None
+            if (why := done.taken.get(loop)) and (again := _again(training, why, settings.target)) is not None
         },
         frozenset((path, note.line) for path, note in notes if note.code == LOOP_LEFT),
     )
 
 
-def _again(training: Training, why: Taken) -> Again | None:
-    """How a training is tried once more: with its moves, or without our rewrite of the evaluation that is the reason."""
+def _again(training: Training, why: Taken, target: str) -> Again | None:
+    """How a training is tried once more: with its moves, with names that all agree on, or without an evaluation's rewrite."""
     if why.parted and training.dropped:
         return Again(staying=why.parted)
     apart = tuple(e.loop for e in training.evaluations if not isinstance(e, Whole))
     # Where processes part ways, an evaluation that none waits in may be run by some alone: only if that is said (AM806).
     known = why.code == GATHERED_LOADER.code or (why.code == STEPS_ALIKE.code and training.decisions)
-    return Again(apart=apart, why=why.sharded) if apart and known else None
+    if apart and known:
+        return Again(apart=apart, why=why.sharded)
+    by_names = why.code in (READ_AFTER_WRITTEN.code, STEPS_ALIKE.code) and target != "accelerate"
+    return Again(agrees=True) if by_names and training.own_names else None
 
 
 def _forms(again: Mapping[int, Again]) -> Iterator[Mapping[int, Again]]:

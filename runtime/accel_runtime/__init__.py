@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from accel_runtime.memory import find_executable_batch_size as find_executable_batch_size
     from accel_runtime.notebook import debug_launcher as debug_launcher
     from accel_runtime.notebook import notebook_launcher as notebook_launcher
+    from accel_runtime.operations import broadcast_object_list as broadcast_object_list
     from accel_runtime.processes import DistributedType as DistributedType
     from accel_runtime.profiling import ProfileKwargs as ProfileKwargs
     from accel_runtime.seeding import set_seed as set_seed
@@ -79,6 +80,7 @@ _PLACES = {
     "notebook_launcher": "notebook",
     "is_rich_available": "availability",
     "set_seed": "seeding",
+    "broadcast_object_list": "operations",
     "synchronize_rng_states": "utils.random",
     "skip_first_batches": "data.skipping",
 }

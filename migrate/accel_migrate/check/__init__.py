@@ -45,6 +45,7 @@ __all__ = [
     "DEVICES_NAMED",
     "GATHERED_LOADER",
     "NOTHING_ORPHANED",
+    "READ_AFTER_WRITTEN",
     "STEPS_ALIKE",
     "Condition",
     "Project",

@@ -32,7 +32,7 @@ _LOOKING = frozenset({"os.path.getsize", "os.path.getmtime", "os.path.getctime",
 _TEXTS = (
     "os.path.", "pathlib.", "re.", "logging.", "argparse.", "warnings.", "math.", "time.", "datetime.", "collections.", "tqdm.",
     "json.dumps", "copy.", "sys.", "itertools.", "random.", "torch.manual_seed", "gym.make", "gymnasium.make",
-    "pytz.", "zoneinfo.", "wandb.init",
+    "pytz.", "zoneinfo.", "wandb.init", "accel_runtime.",
 )  # fmt: skip
 _OF_SYSTEM = frozenset(
     {"os.makedirs", "os.mkdir", "os.chdir", "os.fspath", "os.getenv", "os.environ.get", "os.cpu_count"}

@@ -48,6 +48,9 @@ def find(context: Context) -> Iterator[Change]:
             edits.append(Substitute(device.statement, (kept,)) if training.needs_device else Remove(device.statement))
     if device is not None and not start.stays:
         edits += [Remove(statement) for statement in device.later]
+    if training.agrees:
+        named = " and ".join(f"`{name}`" for name, _ in training.own_names)
+        message += f"; all processes take the main process's {named}"
     yield change(context, CODE, start.statement, message, edits)
     if start.device is not None:
         yield note(context, CODE, start.statement, _meaning(context, start.device))

@@ -25,8 +25,8 @@ def find(context: Context) -> Iterator[Change]:
 RULE = Rule(
     code=CODE,
     summary="`barrier`, `all_reduce` and `reduce` become the Accelerator's",
-    why="torch's own raise on one process. They work in place and `accelerator.reduce` returns, so its result is bound again. In an "
-    "evaluation it goes: there every process has the figure of all samples already, and adding up would count each N times.",
+    why="torch's own raise on one process. They work in place and `accelerator.reduce` returns, so its result is bound again. In "
+    "an evaluation it goes: there every process has the figure of all samples already, and adding up would count each N times.",
     example_before="dist.all_reduce(total)",
     example_after='total = accelerator.reduce(total, reduction="sum")',
     find=find,

@@ -359,3 +359,13 @@ def test_a_seed_and_the_name_of_a_run_are_no_paths(call: str, told: bool) -> Non
         f"    {call}\n    accelerator.save(weights, run)\n"
     )
     assert bool(said("AM962", "x = 1\n", text)) is told
+
+
+def test_a_name_that_all_take_from_one_process_is_theirs() -> None:
+    text = (
+        "import time, torch\nfrom accel_runtime import Accelerator, broadcast_object_list\naccelerator = Accelerator()\n"
+        "run = f'{time.time()}.pt'\n{agreed}accelerator.save(weights, run)\naccelerator.wait_for_everyone()\n"
+        "weights = torch.load(run)\n"
+    )
+    assert said("AM962", "x = 1\n", text.replace("{agreed}", ""))
+    assert not said("AM962", "x = 1\n", text.replace("{agreed}", "run = broadcast_object_list([run])[0]\n"))

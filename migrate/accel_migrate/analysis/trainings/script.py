@@ -14,6 +14,7 @@ from accel_migrate.analysis.evaluation.by_batch import Summed
 from accel_migrate.analysis.evaluation.evaluation import Gather, Whole
 from accel_migrate.analysis.moves.cpu_only import check_built_here, cpu_only, names_gpu
 from accel_migrate.analysis.moves.devices import DeviceDefinition, Move, moves_in
+from accel_migrate.analysis.placement.agreed_names import agreed_names, broadcast
 from accel_migrate.analysis.placement.choices import Choice, choice_of
 from accel_migrate.analysis.placement.one_device import Tied
 from accel_migrate.analysis.placement.outside_device import OutsideDevice, find_outside_device, texts_of
@@ -285,6 +286,7 @@ class _Reader:
         lost = passed | {part for node in named for part in walk(node)}
         distribution, rebound = tidied(found.distribution, gone, device, lost, start.statement, given)
         self._check_told(distribution, rebound, creation)
+        own_names = tuple(agreed_names(self.roles, self.graph, start))
         prints = self._printed_once(
             found, printing(self.roles, self.graph, reach, start, modules, list(setup.uses)), modules
         )
@@ -326,7 +328,11 @@ class _Reader:
             distribution=distribution,
             settings=carried_settings(found.distribution, carrier, self.for_accelerate),
             waiting=carried_timeout(found.distribution, carrier),
-            rebound=rebound + (given.rebound() if given is not None else ()),
+            rebound=rebound
+            + (given.rebound() if given is not None else ())
+            + broadcast(tuple(name for name, _ in own_names) if self.again.agrees else ()),
+            own_names=own_names,
+            agrees=self.again.agrees,
             gone=gone,
             observed=tuple(o for o in self.roles.taken if o.variable.scope.module in modules),
         )

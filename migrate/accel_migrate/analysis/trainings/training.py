@@ -80,6 +80,8 @@ class Training:
     settings: tuple[tuple[str, str], ...]  # of DistributedDataParallel
     waiting: tuple[tuple[str, str], ...]  # of init_process_group
     rebound: tuple[str, ...]  # what a spawned function was told, now asked of the Accelerator
+    own_names: tuple[tuple[str, ast.Call], ...]  # made by a process's clock or chance above the Accelerator
+    agrees: bool  # whether all processes take those of the main process
     gone: frozenset[ast.AST]  # expressions that other rules take away: nothing inside them is edited
     observed: tuple[Observed, ...] = ()  # what is known from a run alone
     makes_accelerator: bool = True  # another training in the same scope may have made it
@@ -144,6 +146,7 @@ class Again:
     apart: tuple[LoaderLoop, ...] = ()  # evaluations whose loader is not prepared,
     why: str = ""  # because of what would be wrong otherwise
     in_place: bool = False  # their batches are dealt out all the same
+    agrees: bool = False  # the names that processes make by their clocks are those of the main process
 
 
 @dataclass(frozen=True, eq=False)
