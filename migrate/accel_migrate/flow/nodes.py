@@ -177,6 +177,19 @@ def parts_of_value(node: ast.expr) -> list[ast.expr]:
     return [each for part in parts for each in (part if isinstance(part, list) else [part])]
 
 
+def operands(node: ast.AST) -> list[ast.expr]:
+    """The expressions right below one that its value may depend on, with what is called; of a comprehension, what it reads."""
+    found: list[ast.expr] = []
+    for child in children(node):
+        if isinstance(child, ast.expr):
+            found.append(child)
+        elif isinstance(child, ast.comprehension):
+            found.append(child.iter)
+        elif isinstance(child, ast.keyword):
+            found.append(child.value)
+    return found
+
+
 def conjuncts(test: ast.expr) -> list[ast.expr]:
     """The conditions that must all hold: those of an `and`, or the one."""
     return test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]

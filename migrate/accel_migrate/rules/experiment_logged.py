@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.weights_by_hand import weights_by_hand
 from accel_migrate.analysis.storage.files import is_forward, opens_events, tracker
-from accel_migrate.analysis.values.contents import contents
+from accel_migrate.analysis.values.sources import contents
 from accel_migrate.edits import add_argument, change, note, quoted, replace_node
 from accel_migrate.emit import silent_writers
 from accel_migrate.flow.nodes import unparse, walk

@@ -63,7 +63,7 @@ def _of_its_own(context: Context, call: ast.Call, dotted: str | None) -> Iterato
     name = folder_made(call, dotted)
     if name is None or training.flow.on_some(module, call) or not may_run(context.script, training, module, call):
         return
-    own = own_part(script.roles, script.graph, module, name)
+    own = own_part(script.graph, module, name)
     if own is None:
         return
     owner, told = own

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.storage.files import Save
 from accel_migrate.analysis.storage.states import Lifted, StateTaken
-from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.roles import Role
+from accel_migrate.analysis.values.sources import contents
 from accel_migrate.edits import change, note, replace_callee, replace_node
 from accel_migrate.flow.nodes import called_name, unparse
 from accel_migrate.flow.scopes import Module

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.deeds import shows
 from accel_migrate.analysis.storage.files import opens_log
-from accel_migrate.analysis.values.contents import contents
+from accel_migrate.analysis.values.sources import contents
 from accel_migrate.edits import change, note, replace_callee
 from accel_migrate.flow.nodes import called_name
 from accel_migrate.flow.scopes import Module

@@ -11,10 +11,10 @@ import ast
 from collections.abc import Iterable
 
 from accel_migrate.analysis.moves.devices import Move, moves_in
-from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.analysis.values.sources import contents
 from accel_migrate.flow.nodes import calls_method, unparse, walk
 from accel_migrate.flow.scopes import Module, Scope, Variable
 

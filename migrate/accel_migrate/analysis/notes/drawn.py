@@ -12,12 +12,12 @@ from accel_migrate.analysis.notes.seeding import Seeding, libraries_of, library_
 from accel_migrate.analysis.notes.unseen_layers import looked_up
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.constructions import constructions
-from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.numbers import data_of
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.analysis.values.sources import contents
 from accel_migrate.analysis.values.unread import is_unseen
 from accel_migrate.flow.nodes import calls_method, is_falsy, unparse
 from accel_migrate.flow.once import once

@@ -19,6 +19,7 @@ from accel_migrate.analysis.values.loss_path import LossPath
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.cfg import graph_of
+from accel_migrate.analysis.values.sources import Place, returned, run_by
 from accel_migrate.flow.nodes import all_arguments, calls_method, children
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Definition
@@ -85,25 +86,23 @@ class _Path(LossPath):
             for part in made_of(roles, graph, model):
                 forward = roles.project.method(part, "forward") if isinstance(part.node, ast.ClassDef) else None
                 if forward is not None:
-                    self._enter(forward, 0)
+                    self._follow(self._entered(forward))
 
-    def _call(self, module: Module, call: ast.Call, depth: int) -> None:
-        super()._call(module, call, depth)
-        target = _called(self.roles, module, call)
+    def _call(self, module: Module, call: ast.Call) -> Iterator[Place]:
+        yield from super()._call(module, call)
+        target = run_by(self.graph, module, call)
         if target is not None:
-            self._enter(target, depth)
+            yield from self._entered(target)
 
-    def _enter(self, target: Definition, depth: int) -> None:
-        if target.node not in self.functions:
-            self.functions[target.node] = target.module  # type: ignore[index]
-            for value in target.returned:
-                self._visit(target.module, value, depth + 1)
+    def _entered(self, target: Definition) -> list[Place]:
+        self.functions[target.node] = target.module  # type: ignore[index]
+        return [(target.module, value) for value in target.returned]
 
-    def _read(self, module: Module, node: ast.Name | ast.Attribute, depth: int) -> None:
+    def _read(self, module: Module, node: ast.Name | ast.Attribute) -> Iterator[Place]:
         variable = module.variable(node)
         if variable is not None:
             self.read.add(_whole(variable))
-        super()._read(module, node, depth)
+        return super()._read(module, node)
 
 
 class _Writes:
@@ -145,7 +144,7 @@ class _Writes:
                 continue
             found[node] = module
             for inner in module.walk(node, ast.Call):
-                target = _called(self.roles, module, inner) if isinstance(inner, ast.Call) else None
+                target = run_by(self.graph, module, inner)
                 if target is not None and getattr(target.node, "name", "") != "__init__":
                     pending.append((target.module, target.node))
         return [(module, node) for node, module in found.items()]
@@ -232,8 +231,7 @@ class _Writes:
             self._seen.add(part)
             if isinstance(part, ast.Name | ast.Attribute) and self._is_own_variable(module, part):
                 return True
-            target = _called(self.roles, module, part) if isinstance(part, ast.Call) else None
-            if target is not None and any(self._is_own(target.module, value) for value in target.returned):
+            if any(self._is_own(*value) for value in returned(self.graph, module, part)):
                 return True
         return False
 
@@ -270,14 +268,6 @@ class _Writes:
         if self._wherever and not given:
             return True
         return any(argument is not None and self._is_own(caller, argument) for caller, _, argument in given)
-
-
-def _called(roles: Roles, module: Module, call: ast.Call) -> Definition | None:
-    """The function that a call runs: a project's own, or the forward of a module."""
-    target = roles.target(module, call)
-    if target is not None:
-        return None if isinstance(target.node, ast.ClassDef) else target
-    return roles.forward_of(module, call.func)
 
 
 def _changed(module: Module, node: ast.AST) -> tuple[ast.expr | None, list[ast.expr]]:

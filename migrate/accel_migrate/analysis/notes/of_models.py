@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from functools import cached_property
 
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.made_of import Part, built_by, parts_unread
 from accel_migrate.analysis.values.roles import Role, is_wrapper
-from accel_migrate.flow.scopes import Module, Variable
+from accel_migrate.analysis.values.sources import code_behind
+from accel_migrate.flow.closure import MOST
+from accel_migrate.flow.scopes import Module
 from accel_migrate.flow.torch_api import ITSELF
 
 _OF_LIBRARY = ("torch.nn.", "torchvision.models.")
-_FILLS = ("append", "extend", "insert", "add_module", "update", "register_module")
-_MOST = 2000  # nodes; beyond, anything may be a part of the models
 
 
 class OfModels:
@@ -61,45 +60,5 @@ class OfModels:
     @cached_property
     def building(self) -> dict[ast.AST, Module]:
         """The expressions, functions and classes that the models are built by, and what these name."""
-        found: dict[ast.AST, Module] = {node: module for module, node in self._values}
-        pending = list(found.items())
-        for node, module in pending:
-            for other, owner in self._named_in(module, node):
-                if other not in found:
-                    found[other] = owner
-                    pending.append((other, owner))
-            if len(pending) > _MOST:
-                return {module.tree: module for module in self.roles.project.modules}
-        return found
-
-    def _named_in(self, module: Module, node: ast.AST) -> Iterator[tuple[ast.AST, Module]]:
-        for part in module.walk(node, ast.Call, ast.Name, ast.Attribute):
-            target = (
-                self.roles.target(module, part)
-                if isinstance(part, ast.Call)
-                else self.roles.project.definition(module, part)
-            )
-            if target is not None:
-                yield target.node, target.module
-            variable = module.variable(part)
-            for binding in module.bindings(variable):
-                if binding.value is not None:
-                    yield binding.statement, module
-                elif binding.kind == "parameter":
-                    yield from ((value, owner) for owner, value in self.graph.handed(variable))
-            yield from self._filled.get(variable, ()) if variable is not None else ()
-
-    @cached_property
-    def _filled(self) -> dict[Variable, list[tuple[ast.AST, Module]]]:
-        """What is put into a list or a container: `layers.append(norm)`, `kinds["small"] = Small`."""
-        found: dict[Variable, list[tuple[ast.AST, Module]]] = {}
-        for module in self.roles.project.modules:
-            for variable, calls in module.method_calls.items():
-                filling = [(call, module) for name, call in calls if name in _FILLS]
-                found.setdefault(variable, []).extend(filling)
-            for node in module.walk(module.tree, ast.Assign):
-                target = node.targets[0]
-                owner = module.variable(target.value) if isinstance(target, ast.Subscript) else None
-                if owner is not None:
-                    found.setdefault(owner, []).append((node, module))
-        return found
+        found = {node: module for module, node in code_behind(self.graph, self._values)}
+        return found if len(found) < MOST else {module.tree: module for module in self.roles.project.modules}

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import parts_of_value, unparse, walk
+from accel_migrate.analysis.values.sources import behind, held, run_by
+from accel_migrate.flow.nodes import parts_of_value, unparse
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.reaching import reaching
-from accel_migrate.flow.scopes import Module, Variable
+from accel_migrate.flow.scopes import Module
 
 _PRODUCTS = ("mm", "matmul", "addmm", "addmm_")
 _BY_ROW = ("cosine_similarity", "pairwise_distance")
@@ -27,7 +27,7 @@ _NOT_SAMPLES = re.compile(
     r"len|range|size|dim|numel|item|new_\w+|\w+_like|zeros|ones|full|empty|eye|arange|linspace|rand\w*"
 )
 _SIZES = ("shape", "ndim", "device", "dtype")
-_MOST = 2000  # expressions
+_ENDS = Role.BATCH | Role.MODEL | Role.LOADER
 _DEPTH = 60
 
 
@@ -41,7 +41,7 @@ class Paired(NamedTuple):
 def paired_rows(roles: Roles, graph: CallGraph, backward: Backward) -> Paired | None:
     """The first pairing of samples that the loss of a backward pass comes from."""
     values = _Values(roles, graph)
-    for module, node in values.behind(backward.module, backward.loss):
+    for module, node in behind(graph, backward.module, backward.loss, _ENDS):
         pair = values.pair(module, node)
         if pair is not None and all(values.has_samples(module, side) for side in pair):
             return Paired(module, node, sure=not isinstance(node, ast.Call) or _called(module, node)[0] != "cdist")
@@ -54,54 +54,6 @@ class _Values:
         self.graph = graph
         self.depth = 0
         self.known: dict[ast.expr, bool] = {}
-
-    def behind(self, module: Module, node: ast.expr) -> Iterator[tuple[Module, ast.expr]]:
-        """The expressions that a value is computed by, in whatever function."""
-        pending: list[tuple[Module, ast.expr]] = [(module, node)]
-        seen: set[ast.AST] = {node}
-        for owner, value in pending:
-            for part in walk(value):
-                if not isinstance(part, ast.expr):
-                    continue
-                yield owner, part
-                for found in (*self._bound(owner, part), *self._returned(owner, part)):
-                    if found[1] not in seen and len(seen) < _MOST:
-                        seen.add(found[1])
-                        pending.append(found)
-
-    def _bound(self, module: Module, node: ast.expr) -> Iterator[tuple[Module, ast.expr]]:
-        """What a name holds, was handed over for, and was changed by in place: `near.addmm_(a, b)`, `terms.append(term)`."""
-        variable = module.variable(node) if isinstance(node, ast.Name | ast.Attribute) else None
-        if variable is None or self.roles.of(variable) & (Role.BATCH | Role.MODEL | Role.LOADER):
-            return
-        owner = variable.scope.module
-        if any(binding.kind == "import" for binding in owner.bindings(variable)):
-            return  # `torch.save(rows)` does not change torch
-        here = isinstance(node, ast.Name) and owner is module
-        for binding in reaching(module, node) if here else owner.bindings(variable):
-            if binding.kind == "parameter":
-                yield from self.graph.handed(variable)
-            elif binding.value is not None:
-                yield owner, binding.value
-            if binding.kind == "augment" and isinstance(binding.statement, ast.AugAssign):
-                yield from ((owner, part) for part in (binding.statement.target, binding.statement.value))
-        yield from ((owner, call) for call in self._changes(owner, variable))
-
-    def _changes(self, module: Module, variable: Variable) -> Iterator[ast.Call]:
-        for _, call in module.method_calls.get(variable, ()):
-            if isinstance(module.parents[call], ast.Expr):
-                yield call
-
-    def _returned(self, module: Module, node: ast.expr) -> Iterator[tuple[Module, ast.expr]]:
-        """What a function gives, or the forward of a module of torch."""
-        target = self._run(module, node) if isinstance(node, ast.Call) else None
-        yield from ((target.module, value) for value in target.returned) if target is not None else ()
-
-    def _run(self, module: Module, call: ast.Call) -> Definition | None:
-        target = self.roles.target(module, call)
-        if target is not None:
-            return None if isinstance(target.node, ast.ClassDef) else target
-        return self.roles.forward_of(module, call.func)  # also in `Cost()(a, b)`
 
     # ---- pairs
 
@@ -187,7 +139,7 @@ class _Values:
                     self._is_made_here(module, each, depth + 1) for each in (node.args if of_self else given)
                 )
             case ast.Name():
-                bound = list(self._bound(module, node))
+                bound = list(held(self.graph, module, node))
                 return bool(bound) and all(self._is_made_here(*each, depth + 1) for each in bound)
             case ast.Attribute():
                 return not self.has_samples(module, node)
@@ -197,27 +149,27 @@ class _Values:
         """The forward of `self.places` in `self.places(mask)`, if the project has it."""
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=name))) if name == module.scope(node).self_name:
-                return self._run(module, node)
+                return run_by(self.graph, module, node)
         return None
 
     def _comes_of_samples(self, module: Module, node: ast.expr) -> bool:
         match node:
             case ast.Name():
-                return self._is_input(module, node) or any(
-                    self.has_samples(*each) for each in self._bound(module, node)
-                )
+                return self._is_input(module, node) or self._holds_samples(module, node)
             case ast.Attribute():
                 if self.roles.role(module, node.value) & Role.MODEL:
                     return False
-                return any(self.has_samples(*each) for each in self._bound(module, node)) or self.has_samples(
-                    module, node.value
-                )
+                return self._holds_samples(module, node) or self.has_samples(module, node.value)
             case ast.Call():
                 given = [*_called(module, node)[1], *[keyword.value for keyword in node.keywords]]
                 return any(self.has_samples(module, each) for each in given)
             case ast.Compare(left=inner):
                 return self.has_samples(module, inner)
         return any(self.has_samples(module, part) for part in parts_of_value(node))
+
+    def _holds_samples(self, module: Module, node: ast.expr) -> bool:
+        ends = self.roles.of(module.variable(node)) & _ENDS
+        return not ends and any(self.has_samples(*each) for each in held(self.graph, module, node))
 
     def _is_input(self, module: Module, node: ast.Name) -> bool:
         """Whether a name is what the forward of a module of torch is called with."""

@@ -9,11 +9,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.imported import brought_by
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.made_of import built_by, made_of
 from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.analysis.values.sources import contents
 from accel_migrate.analysis.values.unread import Unseen
 from accel_migrate.flow.libraries import is_library
 from accel_migrate.flow.nodes import called_name, unparse

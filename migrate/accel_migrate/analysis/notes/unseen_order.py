@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.constructions import all_constructions, constructions, options_of
-from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.analysis.values.sources import contents
 from accel_migrate.analysis.values.unread import Unseen, is_unseen
 from accel_migrate.flow.nodes import keyword_value, unparse
 from accel_migrate.flow.program import Definition

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
-from accel_migrate.flow.nodes import all_arguments, children, is_call_of, is_text, walk
+from accel_migrate.flow.nodes import all_arguments, children, is_call_of, is_text, operands, walk
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
 from accel_migrate.flow.sequence import may_follow
@@ -116,7 +116,7 @@ class Locality:
         if isinstance(node, ast.Subscript):
             if self.is_local(module, node.value):
                 return True
-        return any(self.is_local(module, child) for child in _parts(node))
+        return any(self.is_local(module, child) for child in operands(node))
 
     def _call(self, module: Module, node: ast.Call) -> bool:
         if is_call_of(node, "len", "isinstance", "range", "print", "type"):
@@ -430,15 +430,3 @@ def _is_collective(module: Module, node: ast.AST) -> bool:
         return False
     owner, _, name = module.full_name(node.func).rpartition(".")
     return owner == "torch.distributed" and name in _COLLECTIVES
-
-
-def _parts(node: ast.AST) -> list[ast.expr]:
-    found: list[ast.expr] = []
-    for child in children(node):
-        if isinstance(child, ast.expr):
-            found.append(child)
-        elif isinstance(child, ast.comprehension):
-            found.append(child.iter)
-        elif isinstance(child, ast.keyword):
-            found.append(child.value)
-    return found

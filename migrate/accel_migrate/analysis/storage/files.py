@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accel_migrate.analysis.processes.timing import Timing
-from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.analysis.values.sources import contents
 from accel_migrate.flow.file_calls import (
     CHANGING_PATHS,
     COMMANDS,

@@ -6,8 +6,8 @@ import ast
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.analysis.values.sources import contents
 from accel_migrate.flow.file_calls import READERS, as_saved, is_writing_mode, written_paths
 from accel_migrate.flow.nodes import all_arguments, unparse
 from accel_migrate.flow.scopes import Module, Variable

@@ -19,9 +19,9 @@ from accel_migrate.analysis.storage.states import (
     same_models,
     states_taken,
 )
-from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.analysis.values.sources import contents
 from accel_migrate.flow.cfg import graph_of
 from accel_migrate.flow.nodes import called_name, walk
 from accel_migrate.flow.program import Definition

@@ -7,6 +7,7 @@ Each question has one answer, which nobody works out again:
 - what do callers hand over for a parameter: `CallGraph.handed`; with the calls that leave it out: `CallGraph.given`
 - what does a function give back: `Definition.returned`; is a class a module of torch: `Program.is_torch_module`
 - which names was an object handed over by, back to where it was built: `provenance.chain`
-- which bindings may a name hold here: `reaching`; which calls built it: `constructions`; what is kept in it: `contents`
+- which bindings may a name hold here: `reaching`; which calls built it: `constructions`
+- where does a value come from: `sources`, the one walk back; what may it be or keep: its `contents`
 - which device does an expression mean: `origins.where`; what did a loss run through: `LossPath`
 """

@@ -7,20 +7,19 @@ calls that made what the loss is computed with, those of long before too.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles, is_wrapper
+from accel_migrate.analysis.values.sources import Place, held, put_into, returned
+from accel_migrate.flow.closure import closure
 from accel_migrate.flow.fields import self_of
-from accel_migrate.flow.nodes import all_arguments, called_name, children
-from accel_migrate.flow.program import Definition, default_of
-from accel_migrate.flow.reaching import reaching
-from accel_migrate.flow.scopes import Binding, Module, Variable
+from accel_migrate.flow.nodes import all_arguments, called_name, operands
+from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.torch_api import ITSELF
 
 _NO_PART = Role.MODEL | Role.LOADER | Role.LOADERS | Role.ITERATOR | Role.OPTIMIZER | Role.SCHEDULER | Role.DEVICE
-_DEPTH = 60
 
 
 class LossPath:
@@ -31,9 +30,8 @@ class LossPath:
         self.graph = graph
         self.models: dict[Variable, ast.expr] = {}
         self.unknown: dict[Variable, ast.expr] = {}
-        self._seen: set[ast.AST] = set()
         for backward in backwards:
-            self._visit(backward.module, backward.loss, 0)
+            self._follow([(backward.module, backward.loss)])
             if self.unknown or not self.models:
                 for model in roles.computed_through(backward.module, backward.call.lineno):
                     self.unknown.clear()
@@ -46,26 +44,24 @@ class LossPath:
 
     # ---- backwards
 
-    def _visit(self, module: Module, node: ast.AST, depth: int) -> None:
-        if node in self._seen or depth > _DEPTH:
-            return
-        self._seen.add(node)
-        if isinstance(node, ast.Call):
-            self._call(module, node, depth)
-        elif isinstance(node, ast.Name | ast.Attribute):
-            self._read(module, node, depth)
-        called = node.func if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
-        for child in children(node):
-            if isinstance(child, ast.expr | ast.keyword | ast.comprehension) and child is not called:
-                self._visit(module, child, depth + 1)
+    def _follow(self, values: Iterable[Place]) -> None:
+        for _ in closure(values, lambda place: self._steps(*place)):
+            pass  # the steps note what they come by
 
-    def _call(self, module: Module, call: ast.Call, depth: int) -> None:
+    def _steps(self, module: Module, node: ast.expr) -> Iterator[Place]:
+        """What a value comes from, one step back."""
+        if isinstance(node, ast.Call):
+            yield from self._call(module, node)
+        elif isinstance(node, ast.Name | ast.Attribute):
+            yield from self._read(module, node)
+        called = node.func if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
+        yield from ((module, part) for part in operands(node) if part is not called)
+
+    def _call(self, module: Module, call: ast.Call) -> Iterator[Place]:
         target = self.roles.target(module, call)
-        if target is not None and (isinstance(target.node, ast.ClassDef) or self_of(module, call.func) is not None):
-            return  # `self(x)`: what runs is the model that the method is of
         if target is not None:
-            for value in target.returned:
-                self._visit(target.module, value, depth + 1)
+            if not self_of(module, call.func):  # `self(x)`: what runs is the model that the method is of
+                yield from ((target.module, value) for value in target.returned)
             return
         run: ast.expr = call.func
         while isinstance(run, ast.Subscript | ast.Attribute) and module.variable(run) not in self.roles.known:
@@ -83,40 +79,22 @@ class LossPath:
                 return
             values = [binding.value for binding in own.scope.module.bindings(own)]
             if values and all(isinstance(value, ast.Lambda) for value in values):
-                for made in values:
-                    self._visit(own.scope.module, made.body, depth + 1)  # type: ignore[union-attr]
+                yield from ((own.scope.module, made.body) for made in values if isinstance(made, ast.Lambda))
                 return
             self.unknown.setdefault(own, call.func)
-            self._methods_of(own, depth)
+            for name in ("__call__", "forward"):  # of an object of the project's own
+                method = self.roles.forward_of(module, call.func, name)
+                yield from ((method.module, value) for value in method.returned) if method is not None else ()
 
-    def _methods_of(self, run: Variable, depth: int) -> None:
-        """An object of the project's own that is called: what its `__call__` or `forward` returns."""
-        known = self.roles.known.get(run)
-        if known is None or known.owner is None or known.module is None:
-            return
-        owner = Definition(known.module, known.owner)
-        for name in ("__call__", "forward"):
-            method = self.roles.project.method(owner, name)
-            for value in method.returned if method is not None else ():
-                self._visit(method.module, value, depth + 1)  # type: ignore[union-attr]
-
-    def _read(self, module: Module, node: ast.Name | ast.Attribute, depth: int) -> None:
+    def _read(self, module: Module, node: ast.Name | ast.Attribute) -> Iterator[Place]:
         variable = module.variable(node)
-        if variable is None:
-            return
         role = self.roles.of(variable)
-        if role & Role.MODEL and not self._is_only_kept(module, node):
+        if variable is not None and role & Role.MODEL and not self._is_only_kept(module, node):
             self.models.setdefault(variable, node)
-        if role & _NO_PART:
-            return
-        owner = variable.scope.module
-        if role == Role.BATCH:
-            self._added(owner, variable, depth)
-            return
-        bindings = reaching(module, node) if isinstance(node, ast.Name) else owner.bindings(variable)
-        for binding in bindings:
-            self._binding(owner, variable, binding, depth)
-        self._added(owner, variable, depth)
+        if variable is not None and role == Role.BATCH:
+            yield from put_into(variable)
+        elif not role & _NO_PART:
+            yield from held(self.graph, module, node)
 
     def _is_only_kept(self, module: Module, model: ast.expr) -> bool:
         """Whether a model is handed to what makes an object of it, `Task(model)`, or with no data: it does not run there."""
@@ -130,27 +108,6 @@ class LossPath:
         return name[:1].isupper() or all(
             isinstance(argument, ast.Constant) or self.roles.role(module, argument) & _NO_PART for argument in handed
         )
-
-    def _binding(self, module: Module, variable: Variable, binding: Binding, depth: int) -> None:
-        if binding.kind == "parameter":
-            for caller, argument in self.graph.handed(variable):
-                self._visit(caller, argument, depth + 1)
-        elif binding.kind == "augment" and isinstance(binding.statement, ast.AugAssign):
-            self._visit(module, binding.statement.value, depth + 1)
-            for earlier in module.bindings(variable):
-                if earlier.kind == "assign" and earlier.value is not None:
-                    self._visit(module, earlier.value, depth + 1)
-        elif binding.value is not None and binding.kind != "import":
-            self._visit(module, binding.value, depth + 1)
-
-    def _added(self, module: Module, variable: Variable, depth: int) -> None:
-        """`losses.append(loss)`, `losses["image"] = loss`, `noise.mul_(code)`: what was put into a value comes out of it."""
-        for name, call in module.method_calls.get(variable, ()):
-            if name in ("append", "extend", "update", "insert") or (name.endswith("_") and not name.startswith("_")):
-                for argument in call.args:
-                    self._visit(module, argument, depth + 1)
-        for value in module.items_set.get(variable, ()):
-            self._visit(module, value, depth + 1)
 
 
 def same_models(roles: Roles, graph: CallGraph, variable: Variable) -> set[Variable]:
@@ -182,19 +139,18 @@ WEIGHTS = ("torch.nn.Parameter",)
 
 
 class MadeOf(LossPath):
-    """Through the forward of modules, criteria, decorators and defaults; weights and layers are where their model is."""
+    """Through the forward of modules, criteria and decorators; weights and layers are where their model is."""
 
     def __init__(self, roles: Roles, graph: CallGraph, backwards: Iterable[Backward]) -> None:
         self.made: list[tuple[Module, ast.Call]] = []
         super().__init__(roles, graph, backwards)
 
-    def _visit(self, module: Module, node: ast.AST, depth: int) -> None:
-        if not _is_of_model(module, node):
-            super()._visit(module, node, depth)
+    def _steps(self, module: Module, node: ast.expr) -> Iterator[Place]:
+        return super()._steps(module, node) if not _is_of_model(module, node) else iter(())
 
-    def _call(self, module: Module, call: ast.Call, depth: int) -> None:
+    def _call(self, module: Module, call: ast.Call) -> Iterator[Place]:
         self.made.append((module, call))
-        super()._call(module, call, depth)
+        yield from super()._call(module, call)
         target = self.roles.function(module, call)
         if target is not None:
             for decorator in target.node.decorator_list:
@@ -202,29 +158,9 @@ class MadeOf(LossPath):
                 if wrapper is not None:
                     self.made += [(wrapper.module, inner) for inner in wrapper.module.walk(wrapper.node, ast.Call)]
             return
-        variable = module.variable(call.func)
-        if variable is not None and not self.roles.of(variable) & Role.MODEL:
-            for binding in variable.scope.module.bindings(variable):
-                # `nn.NLLLoss(weight)`, `partial(f, weight)`
-                self._binding(variable.scope.module, variable, binding, depth)
-        forward = self.roles.forward_of(module, call.func)
-        for each in forward.returned if forward is not None else ():
-            self._visit(forward.module, each, depth + 1)  # type: ignore[union-attr]
-
-    def _read(self, module: Module, node: ast.Name | ast.Attribute, depth: int) -> None:
-        super()._read(module, node, depth)
-        variable = module.variable(node)
-        if variable is not None and variable.scope.is_class and not variable.scope.module.bindings(variable):
-            for binding in variable.scope.bindings.get(variable.name.removeprefix("self."), ()):
-                self._binding(variable.scope.module, variable, binding, depth)  # of the class, for all objects
-
-    def _binding(self, module: Module, variable: Variable, binding: Binding, depth: int) -> None:
-        super()._binding(module, variable, binding, depth)
-        function = variable.scope.node
-        if binding.kind == "parameter" and isinstance(function, ast.FunctionDef):
-            default = default_of(function, variable.name)
-            if default is not None:
-                self._visit(module, default, depth + 1)
+        if not self.roles.role(module, call.func) & Role.MODEL:
+            yield from held(self.graph, module, call.func)  # `nn.NLLLoss(weight)`, `partial(f, weight)`
+        yield from returned(self.graph, module, call)
 
 
 def _is_of_model(module: Module, node: ast.AST) -> bool:

@@ -6,15 +6,15 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.analysis.values.sources import Place, code_behind, contents
 from accel_migrate.flow.nodes import is_call_of, walk
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Definition
-from accel_migrate.flow.scopes import Module, Variable
+from accel_migrate.flow.scopes import Function, Module, Variable
 
 _WITH_WEIGHTS = {
     "Linear", "Bilinear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "Embedding",
@@ -41,43 +41,27 @@ class Part:
 @once
 def made_of(roles: Roles, graph: CallGraph, model: Variable) -> list[Definition]:
     """Every class and function that building the model calls, in the project."""
-    found: dict[ast.AST, Definition] = {}
-    seen: set[Variable] = set()
-    pending: list[tuple[Module, ast.AST]] = list(_values(roles, graph, model, seen))
-    while pending:
-        module, node = pending.pop()
-        for part in module.walk(node, ast.Call, ast.Name, ast.Attribute):
-            target = (
-                roles.target(module, part) if isinstance(part, ast.Call) else roles.project.definition(module, part)
-            )
-            if target is not None and target.node not in found:
-                found[target.node] = target
-                pending.append((target.module, target.node))
-            variable = module.variable(part) if isinstance(part, ast.Name) else None
-            # `Attacked(model)`
-            if (
-                variable is not None
-                and roles.of(variable) & Role.MODEL
-                and not variable.scope.module.is_parameter(variable)
-            ):
-                pending += _values(roles, graph, variable, seen)
-    return list(found.values())
+
+    def values(graph: CallGraph, module: Module, part: ast.AST) -> Iterator[Place]:
+        variable = module.variable(part) if isinstance(part, ast.Name) else None
+        if (
+            variable is not None
+            and roles.of(variable) & Role.MODEL
+            and not variable.scope.module.is_parameter(variable)
+        ):
+            yield from built_by(roles, graph, variable)  # `Attacked(model)`
+
+    found = code_behind(graph, built_by(roles, graph, model), values)
+    return [Definition(module, node) for module, node in found if isinstance(node, Function | ast.ClassDef)]
 
 
-def _values(roles: Roles, graph: CallGraph, model: Variable, seen: set[Variable]) -> Iterator[tuple[Module, ast.expr]]:
-    """What a model's variable, and those that it comes from, are bound to."""
+def built_by(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Place]:
+    """What a model's variable, and those that it comes from, are bound to, in whatever file."""
     for link in chain(roles, graph, model):
-        if link not in seen:
-            seen.add(link)
-            yield from bound_to(graph, link)
+        yield from bound_to(graph, link)
 
 
-def built_by(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[tuple[Module, ast.expr]]:
-    """The expressions that a model comes from, in whatever file."""
-    yield from _values(roles, graph, model, set())
-
-
-def bound_to(graph: CallGraph, variable: Variable) -> Iterator[tuple[Module, ast.expr]]:
+def bound_to(graph: CallGraph, variable: Variable) -> Iterator[Place]:
     """What a variable is bound to: by assignments, and by calls that hand over a model as they build it, `fit(Net())`."""
     module = variable.scope.module
     for binding in module.bindings(variable):

@@ -11,9 +11,10 @@ from accel_migrate.analysis.values.loss_path import LossPath
 from accel_migrate.analysis.values.made_of import built_by
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.analysis.values.sources import Place
 from accel_migrate.flow.nodes import called_name, unparse
 from accel_migrate.flow.program import Definition
-from accel_migrate.flow.scopes import Binding, Module, Variable
+from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.torch_api import itself
 
 # Methods of every module that make no part of a loss, or are the forward itself.
@@ -91,11 +92,10 @@ class _Search(LossPath):
         self.methods: list[ForwardMethod] = []
         super().__init__(roles, graph, [backward])
 
-    def _visit(self, module: Module, node: ast.AST, depth: int) -> None:
-        if not _stops_gradients(node):
-            super()._visit(module, node, depth)
+    def _steps(self, module: Module, node: ast.expr) -> Iterator[Place]:
+        return super()._steps(module, node) if not _stops_gradients(module, node) else iter(())
 
-    def _call(self, module: Module, call: ast.Call, depth: int) -> None:
+    def _call(self, module: Module, call: ast.Call) -> Iterator[Place]:
         model = self._model(module, call.func)
         if model is not None:
             self.forwards.add(model)
@@ -106,21 +106,16 @@ class _Search(LossPath):
             elif model is not None and call.func.attr not in _HARMLESS:
                 known = _is_method(self.roles, self.graph, module, call.func)
                 self.methods.append(ForwardMethod(model, call.func.attr, module, call, known))
-        super()._call(module, call, depth)
+        return super()._call(module, call)
 
     def _model(self, module: Module, node: ast.expr) -> Variable | None:
         links = chain(self.roles, self.graph, module.variable(node))
         return next((self.owners[link] for link in links if link in self.owners), None)
 
-    def _binding(self, module: Module, variable: Variable, binding: Binding, depth: int) -> None:
-        around = [parent for parent in module.ancestors(binding.statement) if isinstance(parent, ast.With)]
-        if not any("no_grad" in unparse(parent.items[0]) for parent in around):
-            super()._binding(module, variable, binding, depth)
 
-
-def _stops_gradients(node: ast.AST) -> bool:
+def _stops_gradients(module: Module, node: ast.expr) -> bool:
     if isinstance(node, ast.Attribute):
         return node.attr == "data"
-    if not isinstance(node, ast.Call):
-        return False
-    return called_name(node) in _STOPS
+    around = [parent for parent in module.ancestors(node) if isinstance(parent, ast.With)]
+    without = any("no_grad" in unparse(parent.items[0]) for parent in around)
+    return without or (isinstance(node, ast.Call) and called_name(node) in _STOPS)

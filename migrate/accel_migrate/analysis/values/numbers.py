@@ -10,6 +10,8 @@ from accel_migrate.analysis.values.constructions import constructions
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.analysis.values.sources import Code, code_named
+from accel_migrate.flow.closure import closure
 from accel_migrate.flow.scopes import Module, Variable
 
 _SAMPLES = {"n_samples", "num_samples", "size", "length", "n", "num_data", "train_size", "stop"}
@@ -28,7 +30,7 @@ def numbers_of_data(roles: Roles, graph: CallGraph, loaders: Iterable[Variable])
     variables: set[Variable] = set()
     values: set[object] = set()
     sizes: set[Variable | None] = set()
-    made: list[tuple[Module, ast.AST]] = []
+    made: list[Code] = []
     for loader in loaders:
         for module, call in constructions(roles, loader, Role.LOADER):
             made += data_of(roles, graph, module, call)
@@ -45,36 +47,27 @@ def numbers_of_data(roles: Roles, graph: CallGraph, loaders: Iterable[Variable])
     return Numbers(frozenset(variables), frozenset(values))
 
 
-def data_of(roles: Roles, graph: CallGraph, module: Module, loader: ast.Call) -> list[tuple[Module, ast.AST]]:
+def data_of(roles: Roles, graph: CallGraph, module: Module, loader: ast.Call) -> list[Code]:
     """All that the data of a loader is made of: expressions, and the project's functions and classes that they name."""
     first = [*loader.args[:1], *[keyword.value for keyword in loader.keywords if keyword.arg == "dataset"]]
-    pending: list[tuple[Module, ast.AST]] = [(module, part) for part in first]
-    seen: set[ast.AST | Variable] = set()
-    for owner, node in pending:
-        parts = owner.walk(node, ast.Name, ast.Attribute, ast.Call)
-        fields = [part for part in parts if isinstance(part, ast.Attribute)]
+
+    def steps(code: Code) -> Iterator[Code]:
+        owner, node = code
+        fields = owner.walk(node, ast.Attribute)
         held = {part.value: found for part in fields if (found := _field(roles, owner, part.value, part.attr))}
-        pending += [each for found in held.values() for each in found if each not in pending]
-        for part in parts:
-            if len(pending) > _FARTHEST:
-                break
-            if part in held or (
-                isinstance(above := owner.parents[part], ast.Call) and above in held and above.func is part
-            ):
-                continue  # `Views(size).plain`: of its object nothing else is used
-            target = roles.target(owner, part) if isinstance(part, ast.Call) else roles.project.definition(owner, part)
-            if target is not None and target.node not in seen and owner.scope(part).node is not target.node:
-                seen.add(target.node)
-                pending.append((target.module, target.node))
-            dotted = owner.qualified(part)
-            for variable in (owner.variable(part), roles.project.imported_variable(owner, dotted) if dotted else None):
-                if variable is not None and variable not in seen:
-                    seen.add(variable)
-                    pending += graph.bound_to(variable)
-    return pending
+        yield from (each for found in held.values() for each in found)
+        called = {part.func for part in held if isinstance(part, ast.Call)}
+        for part in owner.walk(node, ast.Name, ast.Attribute, ast.Call):
+            if part not in held and part not in called:  # `Views(size).plain`: of its object nothing else is used
+                yield from code_named(graph, owner, part)
+                variable = roles.project.variable(owner, part)
+                yield from graph.bound_to(variable) if variable is not None else ()
+
+    data: list[Code] = [(module, part) for part in first]
+    return list(closure(data, steps, _FARTHEST))
 
 
-def _field(roles: Roles, module: Module, made: ast.AST, name: str) -> list[tuple[Module, ast.AST]]:
+def _field(roles: Roles, module: Module, made: ast.AST, name: str) -> list[Code]:
     """What the class of an object that is made on the spot sets one of its fields to."""
     target = roles.made(module, made)
     if target is None:

@@ -1,0 +1,21 @@
+"""All that steps lead to: the one loop under every question of what comes from what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+Node = TypeVar("Node")
+MOST = 2000
+
+
+def closure(first: Iterable[Node], steps: Callable[[Node], Iterable[Node]], most: int = MOST) -> Iterator[Node]:
+    """Some things and all that steps lead to from them, each once, the nearest first; no steps are taken beyond `most`."""
+    found = dict.fromkeys(first)
+    pending = list(found)
+    for each in pending:
+        yield each
+        for other in steps(each) if len(found) < most else ():
+            if other not in found:
+                found[other] = None
+                pending.append(other)
