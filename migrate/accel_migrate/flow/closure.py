@@ -19,3 +19,17 @@ def closure(first: Iterable[Node], steps: Callable[[Node], Iterable[Node]], most
             if other not in found:
                 found[other] = None
                 pending.append(other)
+
+
+def descent(first: Iterable[Node], steps: Callable[[Node], Iterable[Node]]) -> Iterator[Node]:
+    """The same in the order of reading: all that one step leads to before the next is taken."""
+    found: set[Node] = set()
+    pending = [iter(first)]
+    while pending:
+        each = next((other for other in pending[-1] if other not in found), None)
+        if each is None:
+            pending.pop()
+        else:
+            found.add(each)
+            yield each
+            pending.append(iter(steps(each)))

@@ -23,8 +23,6 @@ def find(context: Context) -> Iterator[Change]:
     if not trains_on_share(script, training) and Seeding(script, training, context.settings.target).makes_the_same():
         return  # every process goes through the same, AM805 says
     for kept in find_kept(script.roles, script.graph, training.local, training.backwards):
-        if not kept.sure:
-            continue  # AM812 speaks of it
         if kept.module is module:
             yield note(context, CODE, kept.statement, _message(context, kept, ""))
         elif kept.module not in training.modules and training.place.module is module:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from accel_migrate.analysis.notes.batch_norm import batch_norm, is_settled
 from accel_migrate.analysis.notes.batch_rows import trains_on_share
 from accel_migrate.analysis.notes.drawn import find_drawn
-from accel_migrate.analysis.notes.kept import find_kept
 from accel_migrate.analysis.notes.loss_reduced import unseen_lengths, unseen_losses
 from accel_migrate.analysis.notes.may_download import may_download
 from accel_migrate.analysis.notes.not_analysed import not_analysed
@@ -117,14 +116,6 @@ def _downloads(context: Context) -> Iterable[Unseen]:
     return may_download(context.script, context.training)
 
 
-def _kept(context: Context) -> Iterable[Unseen]:
-    script, training = context.script, context.training
-    if training.distribution.joins:
-        return []
-    found = find_kept(script.roles, script.graph, training.local, training.backwards)
-    return [Unseen(kept.module, kept.statement, kept.name) for kept in found if not kept.sure]
-
-
 _CLAUSES: tuple[tuple[Callable[[Context], Iterable[Unseen]], str], ...] = (
     (
         _code,
@@ -152,7 +143,6 @@ _CLAUSES: tuple[tuple[Callable[[Context], Iterable[Unseen]], str], ...] = (
         "in which order samples come from {}: a stream or a sampler of its own must give the same on every process, and "
         "`prepare` shards it",
     ),
-    (_kept, "what {} keeps from step to step: where it is made of batches, it is of one process's"),
     (_downloads, "what {} downloads: a run on one process first brings it"),
 )
 

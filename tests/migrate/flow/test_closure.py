@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accel_migrate.flow.closure import closure
+from accel_migrate.flow.closure import closure, descent
 
 STEPS = {"a": "bc", "b": "d", "c": "db", "d": "a"}
 
@@ -24,3 +24,7 @@ def test_is_answered_as_far_as_it_is_asked() -> None:
 
     assert next(closure("a", steps)) == "a"
     assert asked == []
+
+
+def test_descends_in_the_order_of_reading() -> None:
+    assert [*descent("a", lambda each: STEPS[each])] == ["a", "b", "d", "c"]

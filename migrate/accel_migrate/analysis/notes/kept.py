@@ -1,7 +1,7 @@
 """What is kept from step to step: made of this process's own batches, and read again where a loss is computed.
 
 Silent where nothing that outlives a step and is read on the way of the loss is changed in it, or only by numbers that no
-batch has part in. `sure` is what surely comes of batches; what a function puts in that nobody is seen to call may.
+batch is seen to have part in.
 
 Queues of keys, codebooks by moving averages, banks of features, pools of pictures, centres, labels that training changes.
 A figure that is only shown is not that, nor what an optimizer or a copy of weights changes.
@@ -18,9 +18,10 @@ from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.loss_path import LossPath
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.analysis.values.sources import Code, Place, held, returned, run_by
 from accel_migrate.flow.cfg import graph_of
-from accel_migrate.analysis.values.sources import Place, returned, run_by
-from accel_migrate.flow.nodes import all_arguments, calls_method, children
+from accel_migrate.flow.closure import closure
+from accel_migrate.flow.nodes import all_arguments, calls_method, operands
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.reaching import reaching
@@ -42,7 +43,6 @@ class Kept:
     name: str
     owner: ast.ClassDef | None  # the class whose objects keep it
     is_buffer: bool  # of a module, which a wrapper hands to all processes
-    sure: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +66,9 @@ def find_kept(roles: Roles, graph: CallGraph, local: Locality, backwards: tuple[
         owner = node if isinstance(node, ast.ClassDef) else None
         name = write.variable.name
         known = (owner, write.module, name)  # a name that a function is handed is the same thing again
-        if write.variable not in path.read or (known in found and found[known].sure):
-            continue
-        sure = writes.is_own(write)
-        if sure or (known not in found and writes.is_own(write, wherever=True)):
+        if write.variable in path.read and known not in found and writes.is_own(write):
             is_buffer = owner is not None and _is_buffer(write.variable.scope.module, owner, name.partition(".")[2])
-            found[known] = Kept(write.module, write.module.statement(write.node), name, owner, is_buffer, sure)
+            found[known] = Kept(write.module, write.module.statement(write.node), name, owner, is_buffer)
     return list(found.values())
 
 
@@ -116,16 +113,11 @@ class _Writes:
         region = [(module, part) for module, node in self._region(path) for part in module.walk(node, *_CHANGING)]
         written = (self._at(module, part) for part, module in {part: module for module, part in region}.items())
         self.all = [write for write in written if write is not None]
-        self._seen: set[ast.AST] = set()
-        self._wherever = False
 
-    def is_own(self, write: _Write, wherever: bool = False) -> bool:
-        """Whether what is put in is made of batches: this process's own, or whatever a forward is given.
-
-        `wherever` takes what a function is given that nobody is seen to call for a batch.
-        """
-        self._seen, self._wherever = set(), wherever
-        return any(self._is_own(write.module, part) for part in write.given)
+    def is_own(self, write: _Write) -> bool:
+        """Whether what is put in is made of batches: this process's own, or whatever a forward is given."""
+        given: list[Place] = [(write.module, part) for part in write.given]
+        return any(self._is_of_batch(*place) for place in closure(given, lambda place: self._steps(*place)))
 
     def _region(self, path: _Path) -> list[tuple[Module, ast.AST]]:
         """The loops that train, and every function that they run."""
@@ -136,18 +128,15 @@ class _Writes:
                     loops[around] = backward.module
             for caller, call in self.graph.sites.get(backward.function, ()) if backward.function is not None else ():
                 loops |= {loop: caller for loop in caller.ancestors(call) if isinstance(loop, ast.For | ast.While)}
-        pending: list[tuple[Module, ast.AST]] = [(m, node) for node, m in (*loops.items(), *path.functions.items())]
-        found: dict[ast.AST, Module] = {}
-        while pending:
-            module, node = pending.pop(0)
-            if node in found:
-                continue
-            found[node] = module
-            for inner in module.walk(node, ast.Call):
-                target = run_by(self.graph, module, inner)
-                if target is not None and getattr(target.node, "name", "") != "__init__":
-                    pending.append((target.module, target.node))
-        return [(module, node) for node, module in found.items()]
+        first: list[Code] = [(module, node) for node, module in (*loops.items(), *path.functions.items())]
+        return list(closure(first, self._run_by))
+
+    def _run_by(self, code: Code) -> Iterator[Code]:
+        module, node = code
+        for call in module.walk(node, ast.Call):
+            target = run_by(self.graph, module, call)
+            if target is not None and getattr(target.node, "name", "") != "__init__":
+                yield target.module, target.node
 
     def _at(self, module: Module, node: ast.AST) -> _Write | None:
         changed, given = self._applied(module, node) or _changed(module, node)
@@ -224,50 +213,29 @@ class _Writes:
             isinstance(first, ast.Assign) and self._begins(target.module, first, variable) for first in target.node.body
         )
 
-    def _is_own(self, module: Module, node: ast.expr) -> bool:
-        for part in _parts(node):
-            if part in self._seen:
-                continue  # looked at on the way here: one way to a batch is enough
-            self._seen.add(part)
-            if isinstance(part, ast.Name | ast.Attribute) and self._is_own_variable(module, part):
-                return True
-            if any(self._is_own(*value) for value in returned(self.graph, module, part)):
-                return True
-        return False
-
-    def _is_own_variable(self, module: Module, node: ast.Name | ast.Attribute) -> bool:
+    def _steps(self, module: Module, node: ast.expr) -> Iterator[Place]:
+        """What a value is made of, not what only its sizes are asked of."""
         variable = module.variable(node)
-        if variable is None or (isinstance(node, ast.Name) and node.id == module.scope(node).self_name):
-            return False
-        if isinstance(node, ast.Attribute):
-            whole = _whole(variable)
-            writes = [w for w in self.all if w.variable == whole] if variable.scope.is_class else []
-            owner = variable.scope.module
-            return any(self._is_own(w.module, part) for w in writes for part in w.given) or any(
-                self._is_own(owner, binding.value) for binding in owner.bindings(whole) if binding.value is not None
-            )
-        fed = [given for _, given in self.local.feeds(module).get(variable, ())]
-        return any(self._is_own_binding(module, variable, b) for b in reaching(module, node)) or any(
-            self._is_own(module, given) for given in fed
-        )
+        if not _is_size(node) and getattr(node, "id", "") != module.scope(node).self_name:
+            yield from ((module, part) for part in operands(node))
+            yield from held(self.graph, module, node)
+            yield from returned(self.graph, module, node)
+            for write in self.all:
+                if variable is not None and variable.scope.is_class and write.variable == _whole(variable):
+                    yield from ((write.module, part) for part in write.given)
 
-    def _is_own_binding(self, module: Module, variable: Variable, binding: Binding) -> bool:
-        if binding.kind == "parameter":
-            return self._is_handed(variable)
+    def _is_of_batch(self, module: Module, node: ast.expr) -> bool:
+        variable = module.variable(node) if isinstance(node, ast.Name) else None
+        if variable is None or variable.name == module.scope(node).self_name:
+            return False
+        return self.roles.of(variable) == Role.BATCH or any(map(self._binds_batch, reaching(module, node)))
+
+    def _binds_batch(self, binding: Binding) -> bool:
         if binding.kind == "for" and binding.statement in self.local.loops:
             counted = "enumerate" in ast.unparse(binding.statement.iter)
             return not (counted and binding.path[:1] == (0,))
-        if binding.statement in self.local.losses or self.roles.of(variable) == Role.BATCH:
-            return True
-        return binding.value is not None and binding.kind != "import" and self._is_own(module, binding.value)
-
-    def _is_handed(self, variable: Variable) -> bool:
-        if getattr(variable.scope.node, "name", "") in _RUNS:
-            return True
-        given = self.graph.given(variable)
-        if self._wherever and not given:
-            return True
-        return any(argument is not None and self._is_own(caller, argument) for caller, _, argument in given)
+        is_input = binding.kind == "parameter" and getattr(binding.statement, "name", "") in _RUNS
+        return is_input or binding.statement in self.local.losses
 
 
 def _changed(module: Module, node: ast.AST) -> tuple[ast.expr | None, list[ast.expr]]:
@@ -311,22 +279,16 @@ def _whole(variable: Variable) -> Variable:
 
 
 def _reads(module: Module, value: ast.expr | None, variable: Variable) -> bool:
-    return value is not None and any(
-        _whole(found) == variable for part in _parts(value) if (found := module.variable(part)) is not None
-    )
+    """Whether a value is made of a variable, and not only of its sizes."""
+    parts = closure([value] if value is not None else [], lambda part: () if _is_size(part) else operands(part))
+    found = (module.variable(part) for part in parts if not _is_size(part))
+    return any(each is not None and _whole(each) == variable for each in found)
 
 
-def _parts(node: ast.AST) -> Iterator[ast.AST]:
-    """A value and all that it is made of, not what only its sizes are asked of."""
-    pending: list[ast.AST] = [node]
-    while pending:
-        part = pending.pop()
-        called = part.func if isinstance(part, ast.Call) else part
-        name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-        if name in _SIZES and isinstance(part, ast.Call | ast.Attribute):
-            continue
-        yield part
-        pending += children(part)
+def _is_size(node: ast.expr) -> bool:
+    called = node.func if isinstance(node, ast.Call) else node
+    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+    return name in _SIZES and isinstance(node, ast.Call | ast.Attribute)
 
 
 def _is_buffer(module: Module, owner: ast.ClassDef, name: str) -> bool:

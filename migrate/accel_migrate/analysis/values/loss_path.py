@@ -13,7 +13,7 @@ from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles, is_wrapper
 from accel_migrate.analysis.values.sources import Place, held, put_into, returned
-from accel_migrate.flow.closure import closure
+from accel_migrate.flow.closure import descent
 from accel_migrate.flow.fields import self_of
 from accel_migrate.flow.nodes import all_arguments, called_name, operands
 from accel_migrate.flow.scopes import Module, Variable
@@ -45,7 +45,7 @@ class LossPath:
     # ---- backwards
 
     def _follow(self, values: Iterable[Place]) -> None:
-        for _ in closure(values, lambda place: self._steps(*place)):
+        for _ in descent(values, lambda place: self._steps(*place)):
             pass  # the steps note what they come by
 
     def _steps(self, module: Module, node: ast.expr) -> Iterator[Place]:

@@ -47,7 +47,7 @@ def put_into(variable: Variable) -> Iterator[Place]:
     """`losses.append(loss)`, `losses["image"] = loss`, `noise.mul_(code)`: what was put into a value comes out of it."""
     owner = variable.scope.module
     for name, call in owner.method_calls.get(variable, ()):
-        if isinstance(owner.parents[call], ast.Expr) or name in GROWS or _is_in_place(name):
+        if name in GROWS or _is_in_place(name):
             yield owner, call
     yield from ((owner, value) for value in owner.items_set.get(variable, ()))
 
