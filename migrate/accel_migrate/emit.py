@@ -118,7 +118,7 @@ def silent_writers(context: Context, module: Module) -> list[ast.Call]:
         return []
     return [
         call
-        for call in plain_writers(context.script.roles, context.script.graph, module)
+        for call in plain_writers(context.script.graph, module)
         if training.ready(module, call) is not None and not training.flow.on_some(module, call)
     ]
 

@@ -118,7 +118,7 @@ def _device_that_stays(context: Context) -> Iterator[Change]:
                 continue
             if node in replaced or node in training.gone or not may_run(script, training, module, node):
                 continue
-            if goes_by_cuda(script.roles, script.graph, module, context.module, node):
+            if goes_by_cuda(script.graph, module, context.module, node):
                 continue  # the launcher hides the GPUs of CUDA where it keeps a script on the CPU
             message = (
                 f"`{unparse(node)}` ({module.source.path.name}:{node.lineno}) is still the script's own choice, whatever the "

@@ -49,7 +49,7 @@ def find(context: Context) -> Iterator[Change]:
     if trained:
         yield from _chosen(context, trained)
         return
-    unread = unread_batches(context.script.roles, context.script.graph, training.backwards)
+    unread = unread_batches(context.script.graph, training.backwards)
     told = _inside(context) or (_told(context) if unread is None else _UNREAD.format(unparse(unread)))
     message = f"no DataLoader is sharded: every process {told}"
     yield note(context, CODE, first.call, message)
@@ -128,7 +128,7 @@ def _chosen(context: Context, loops: list[LoaderLoop]) -> Iterator[Change]:
     """Of loaders in a dictionary, the one that is trained on could not be told; others have no name to prepare them by."""
     for loop in loops:
         loader = loop.module.variable(loop.loader)
-        if loader is not None and is_foreign_loader(context.script.roles, context.script.graph, loader):
+        if loader is not None and is_foreign_loader(context.script.graph, loader):
             continue  # AM807 speaks of it
         if not context.training.holds(loader) and not isinstance(loop.loader, ast.Subscript):
             message = (

@@ -88,7 +88,7 @@ def _by_hand(context: Context) -> Iterator[Change]:
     def clips(owner: Module, call: ast.Call) -> bool:
         return (owner.qualified(call.func) or "") in _CLIPPING and _taken_over(context, owner, call) is None
 
-    gradients = Gradients(script.roles, script.graph, clips)
+    gradients = Gradients(script.graph, clips)
     unscaled = {training_module.statement(call) for training_module, call in training.precision.scaling.unscaled}
     seen: set[ast.stmt] = set()
     for backward in training.backwards:

@@ -22,7 +22,7 @@ def find(context: Context) -> Iterator[Change]:
         return  # the original ran on several processes already
     if not trains_on_share(script, training) and Seeding(script, training, context.settings.target).makes_the_same():
         return  # every process goes through the same, AM805 says
-    for kept in find_kept(script.roles, script.graph, training.local, training.backwards):
+    for kept in find_kept(script.graph, training.local, training.backwards):
         if kept.module is module:
             yield note(context, CODE, kept.statement, _message(context, kept, ""))
         elif kept.module not in training.modules and training.place.module is module:
@@ -46,7 +46,7 @@ def _is_prepared(context: Context, kept: Kept) -> bool:
         part.node is kept.owner
         for built in context.training.prepared
         if built.role == Role.MODEL
-        for part in made_of(context.script.roles, context.script.graph, built.variable)
+        for part in made_of(context.script.graph, built.variable)
     )
 
 

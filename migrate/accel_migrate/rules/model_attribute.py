@@ -65,7 +65,7 @@ def _past_forward(context: Context) -> Iterator[Change]:
         above = module.parents[node]
         if not isinstance(node, ast.Attribute) or not isinstance(above, ast.Call) or above.func is not node:
             continue
-        if above in training.loss_parts or runs_layers(context.script.roles, context.script.graph, module, node):
+        if above in training.loss_parts or runs_layers(context.script.graph, module, node):
             message = (
                 f"`{node.attr}` runs layers past the model's forward; FSDP gathers their weights for a forward alone, so "
                 "that it may fail there: call it from forward()"

@@ -105,7 +105,7 @@ def _dropout(context: Context) -> Iterable[Unseen]:
 def _unseen_layers(context: Context) -> list[Unseen]:
     script, training = context.script, context.training
     models = [built.variable for built in training.prepared if built.role == Role.MODEL]
-    return [each for model in models for each in unseen_layers(script.roles, script.graph, model)]
+    return [each for model in models for each in unseen_layers(script.graph, model)]
 
 
 def _order(context: Context) -> Iterable[Unseen]:

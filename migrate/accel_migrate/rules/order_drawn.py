@@ -172,7 +172,7 @@ def _is_run(context: Context, call: ast.Call) -> bool:
         return True
     for method in module.functions:
         if getattr(method, "name", "") in _EACH_SAMPLE:
-            if function is method or function in graph.reached_from(method, context.script.roles, module):
+            if function is method or function in graph.reached_from(method, module):
                 return False
     return bool(graph.sites.get(function))
 

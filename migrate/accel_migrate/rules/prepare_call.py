@@ -79,7 +79,7 @@ def _of_no_model(context: Context) -> Iterator[Change]:
 def _exchanged(context: Context) -> Iterator[Change]:
     training, script = context.training, context.script
     optimizers = [built.variable for built in training.prepared if built.role & Role.OPTIMIZER]
-    links = [link for optimizer in optimizers for link in chain(script.roles, script.graph, optimizer)]
+    links = [link for optimizer in optimizers for link in chain(script.graph, optimizer)]
     found = dict.fromkeys(each for link in links for each in exchanged_later(script.roles, link))
     for module, statement, layer in [*found][:1]:
         where = f"line {statement.lineno}"

@@ -39,11 +39,11 @@ _TOLD = {"sum": _SUM, "uneven": _UNEVEN, "weighted": _WEIGHTED}
 
 
 def find(context: Context) -> Iterator[Change]:
-    roles, graph, training = context.script.roles, context.script.graph, context.training
+    graph, training = context.script.graph, context.training
     for backward in training.backwards:
         if backward.module is context.module:
-            kind, node, sure = reduced(roles, graph, backward)
-            pair = paired_rows(roles, graph, backward)
+            kind, node, sure = reduced(graph, backward)
+            pair = paired_rows(graph, backward)
             told = [_message(context, _TOLD[kind], node, sure)] if kind in _TOLD else []
             told += [_message(context, _BETWEEN, pair.node, pair.sure)] if pair is not None else []
             for message in told:

@@ -148,14 +148,12 @@ def _is_read(context: Context, node: ast.AST) -> bool:
 def _is_of_loss(context: Context, node: ast.AST) -> bool:
     """Whether a division is a part of what is trained on, and no figure that is told."""
     training, module = context.training, context.module
-    roles, graph = context.script.roles, context.script.graph
-    inner = {
-        f for loop in training.loops if loop.trains for f in graph.reached_from(loop.statement, roles, loop.module)
-    }
+    graph = context.script.graph
+    inner = {f for loop in training.loops if loop.trains for f in graph.reached_from(loop.statement, loop.module)}
     function = module.scope(node).function
     if function in inner and not any(loop.function is function for loop in training.loops):
         return True
-    return feeds_training(roles, graph, training.backwards, module, module.statement(node)) and any(
+    return feeds_training(graph, training.backwards, module, module.statement(node)) and any(
         loop.statement in module.ancestors(node) for loop in training.loops
     )
 
@@ -163,7 +161,7 @@ def _is_of_loss(context: Context, node: ast.AST) -> bool:
 def _divided(context: Context, node: ast.AST, left: ast.expr, right: ast.expr, counted: Counted) -> Iterator[Change]:
     training, module = context.training, context.module
     spelled = training.ready(module, right) if counted is Counted.ALL else None
-    added = reduced_kind(context.script.roles, context.script.graph, module, left)
+    added = reduced_kind(context.script.graph, module, left)
     share = _SHARES.get(added) if context.settings.target != "accelerate" else None
     loader = _loader(context, node, right) if share is not None else None
     lengths = _lengths(context, right) if added == "sum" and counted is Counted.SHARE else []

@@ -29,7 +29,7 @@ def find(context: Context) -> Iterator[Change]:
     for loop in training.loops:
         variable = loop.module.variable(loop.loader)
         if loop.module is module and loop.trains and variable is not None:
-            if is_foreign_loader(roles, context.script.graph, variable):
+            if is_foreign_loader(context.script.graph, variable):
                 message = (
                     "this loader is not sharded: its library makes batches and samples of its own kind, so every process "
                     "trains on all of the data; give it each process's part, by accelerator.process_index"

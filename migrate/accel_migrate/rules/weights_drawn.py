@@ -63,11 +63,11 @@ def find(context: Context) -> Iterator[Change]:
 
 def _run_unprepared(context: Context) -> Iterator[tuple[ast.expr, str]]:
     """Models of this file that the loss is computed through, that nothing prepares, and whose weights nothing sets."""
-    training, roles, graph = context.training, context.script.roles, context.script.graph
+    training, graph = context.training, context.script.graph
     models = [built.variable for built in training.prepared if built.role == Role.MODEL]
-    parts = {part.node for model in models for part in made_of(roles, graph, model)}
-    for variable in LossPath(roles, graph, training.backwards).models:
-        links = chain(roles, graph, variable)
+    parts = {part.node for model in models for part in made_of(graph, model)}
+    for variable in LossPath(graph, training.backwards).models:
+        links = chain(graph, variable)
         if variable.scope.node in parts or any(training.holds(link) for link in links):
             continue  # prepared by itself, or with the model that it is a part of
         values = [(v.scope.module, b.value) for v in links for b in v.scope.module.bindings(v) if b.value is not None]
@@ -84,11 +84,9 @@ def _criteria(context: Context) -> Iterator[tuple[ast.expr, str]]:
     for variable in called:
         if variable is None or training.holds(variable) or not roles.of(variable) & Role.CRITERION:
             continue
-        links = chain(roles, context.script.graph, variable)
+        links = chain(context.script.graph, variable)
         values = [(v.scope.module, b.value) for v in links for b in v.scope.module.bindings(v) if b.value is not None]
-        drawn = [
-            call for part in made_of(roles, context.script.graph, variable) for call in _random(part.module, part.node)
-        ]
+        drawn = [call for part in made_of(context.script.graph, variable) for call in _random(part.module, part.node)]
         if values and values[0][0] is module and drawn and not _sets_weights(module, links):
             yield values[0][1], variable.name
 
@@ -107,7 +105,7 @@ def _unregistered(context: Context) -> Iterator[tuple[ast.expr, str]]:
     """Layers that a prepared model keeps in a plain list: they are no part of it for whoever asks for its parameters."""
     roles, graph = context.script.roles, context.script.graph
     models = [built.variable for built in context.training.prepared if built.role == Role.MODEL]
-    owners = [part for model in models for part in made_of(roles, graph, model)]
+    owners = [part for model in models for part in made_of(graph, model)]
     for owner in {owner.node: owner for owner in owners if owner.module is context.module}.values():
         for variable, bindings in owner.module.attribute_bindings.items():
             kept = [b.value for b in bindings if isinstance(b.value, ast.List | ast.ListComp) and not b.path]
@@ -131,7 +129,7 @@ def _is_registered(module: Module, layers: Variable) -> bool:
 
 def _draws(context: Context, model: Variable, values: list[tuple[Module, ast.expr]]) -> bool:
     """Whether building a model draws weights, in layers that are visible, and reads none."""
-    parts = made_of(context.script.roles, context.script.graph, model)
+    parts = made_of(context.script.graph, model)
     built: list[tuple[Module, ast.AST]] = [*values, *[(part.module, part.node) for part in parts]]
     calls = [(owner, call) for owner, node in built for call in owner.walk(node, ast.Call)]
     if any(_reads_weights(owner, call) for owner, call in calls):

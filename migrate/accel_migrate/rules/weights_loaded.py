@@ -37,7 +37,7 @@ def find(context: Context) -> Iterator[Change]:
         if load.module is module:
             yield from _read(context, load)
     script = context.script
-    changed = states_with_prefix(script.roles, script.graph, training.distribution, training.storage)
+    changed = states_with_prefix(script.graph, training.distribution, training.storage)
     if changed:
         yield from _old_keys(context, changed[0])
 
@@ -57,7 +57,7 @@ def _old_keys(context: Context, changed: StateTaken) -> Iterator[Change]:
     if changed.module is module:
         elsewhere = [other for other in context.script.project.modules if other not in training.modules]
         found = [(other, node) for other in elsewhere for node in [*counts_on_prefix(other)][:1]]
-        found += loads_elsewhere(context.script.roles, context.script.graph, training.storage)
+        found += loads_elsewhere(context.script.graph, training.storage)
         for other, node in found:
             message = (
                 f"the keys of these weights no longer begin with `module.`, and line {node.lineno} of "

@@ -24,7 +24,6 @@ from accel_migrate.analysis.moves.devices import SETTERS
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import NotMigrated
-from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.effects import only_reads
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.scopes import Function, Module
@@ -47,18 +46,16 @@ _READS = {
 }  # fmt: skip
 
 
-def find_distribution(
-    roles: Roles, graph: CallGraph, modules: list[Module], evaluations: list[Evaluation]
-) -> Distribution:
+def find_distribution(graph: CallGraph, modules: list[Module], evaluations: list[Evaluation]) -> Distribution:
     """The replacements in the files of a training."""
-    _check_unread_files(roles, graph, modules)
+    _check_unread_files(graph, modules)
     if not any(_speaks_of_processes(module) for module in modules):
         return Distribution()
-    ranks = Ranks(roles, modules)
+    ranks = Ranks(graph.roles, modules)
     by_hand = [e.by_hand for e in evaluations if isinstance(e, Whole) and e.by_hand is not None]
     staying = frozenset(call for one in by_hand for call in (*one.samplers, *one.collectives))
-    worker = find_worker(roles, graph, modules)
-    spawned = find_spawned(roles, graph, modules, ranks) if worker is None else None
+    worker = find_worker(graph, modules)
+    spawned = find_spawned(graph, modules, ranks) if worker is None else None
     if worker is not None:
         ranks.held |= dict.fromkeys(worker.gpus, "local_process_index")
     replacements: list[Replacement] = [*worker.replacements()] if worker is not None else []
@@ -75,9 +72,9 @@ def find_distribution(
         replacements += _group_pieces(ranks, module, spawned is not None or worker is not None, staying, evaluations)
         main_only |= ranks.main_only(module)
     replaced = [replacement for replacement in replacements if replacement.code == SAMPLER]
-    told = {module: epochs_told(roles, graph, module, shared, replaced) for module in modules}
+    told = {module: epochs_told(graph, module, shared, replaced) for module in modules}
     replacements += [replacement for going, _ in told.values() for replacement in going]
-    check_wrappings(roles, wrappings)
+    check_wrappings(graph.roles, wrappings)
     replacements += list(_alike(replacements))
     joins = any(replacement.code == GROUP for replacement in replacements)
     if joins:
@@ -88,7 +85,7 @@ def find_distribution(
         replacements += [replacement for module in modules for replacement in world_counts(module, spawned)]
     dropped = {n for w in wrappings for part in (*w.call.args[1:], *w.call.keywords) for n in w.module.walk(part)}
     replacements = _without_empty_functions(graph, [p for p in _outermost(replacements) if p.node not in dropped])
-    _check_helpers(roles, graph, ranks, evaluations, staying)
+    _check_helpers(graph, ranks, evaluations, staying)
     return Distribution(
         tuple(replacements),
         tuple(wrappings),
@@ -324,9 +321,9 @@ def _is_local(statement: ast.Assign) -> bool:
     return all(isinstance(target, ast.Name) for target in statement.targets)
 
 
-def _check_unread_files(roles: Roles, graph: CallGraph, modules: list[Module]) -> None:
+def _check_unread_files(graph: CallGraph, modules: list[Module]) -> None:
     """Helpers in other files that join or start processes by themselves."""
-    for module in roles.project.modules:
+    for module in graph.roles.project.modules:
         if module in modules or b"torch" not in module.source.data:
             continue
         for call in module.calls:
@@ -338,15 +335,13 @@ def _check_unread_files(roles: Roles, graph: CallGraph, modules: list[Module]) -
                     raise NotMigrated(f"{name} {deed}", (caller, site))
 
 
-def _check_helpers(
-    roles: Roles, graph: CallGraph, ranks: Ranks, evaluations: list[Evaluation], staying: frozenset[ast.Call]
-) -> None:
+def _check_helpers(graph: CallGraph, ranks: Ranks, evaluations: list[Evaluation], staying: frozenset[ast.Call]) -> None:
     """An evaluation that adds up over processes in a function of its own would count every sample N times."""
     reached: set[Function] = set()
     for evaluation in evaluations:
         loop = evaluation.loop
-        reached |= graph.reached_from(loop.function or loop.statement, roles, loop.module)
-    for module, call in roles.project.calls:
+        reached |= graph.reached_from(loop.function or loop.statement, loop.module)
+    for module, call in graph.roles.project.calls:
         if call in staying or module.qualified(call.func) not in ADDING_UP or not call.args:
             continue
         function = module.scope(call).function

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from accel_migrate.analysis.distribution.ranks import MAIN_NAME, environment_reads, rank_option
 from accel_migrate.analysis.values.imported import importers_of
 from accel_migrate.analysis.values.loops import CallGraph
-from accel_migrate.analysis.values.roles import Roles, arguments_of
+from accel_migrate.analysis.values.roles import arguments_of
 from accel_migrate.flow.nodes import called_name, conjuncts, parts_of_value, positional_parameters, unparse
 from accel_migrate.flow.scopes import Binding, Function, Module, Variable
 from accel_migrate.flow.sequence import may_follow
@@ -31,10 +31,10 @@ _TOLD = {"rank": "rank", "local_rank": "rank"}
 class RankFlow:
     """Settled once for all files of a project."""
 
-    def __init__(self, roles: Roles, graph: CallGraph) -> None:
-        self.roles = roles
+    def __init__(self, graph: CallGraph) -> None:
+        self.roles = graph.roles
         self.graph = graph
-        self.modules = roles.project.modules
+        self.modules = graph.roles.project.modules
         self.numbers: set[Variable] = set()  # hold a rank, or what is computed from one
         # set by some processes only, or to another value there: by which statements; None: handed in
         self.chosen: dict[Variable, set[ast.stmt | None]] = {}

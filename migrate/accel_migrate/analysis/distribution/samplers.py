@@ -9,7 +9,7 @@ from accel_migrate.analysis.distribution.replacements import Replacement, Shared
 from accel_migrate.analysis.values.constructions import built_calls
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated
-from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.analysis.values.roles import Role
 from accel_migrate.flow.nodes import calls_method, is_falsy, is_none, unparse, walk
 from accel_migrate.flow.scopes import Module, Variable
 
@@ -176,7 +176,7 @@ def _is_chosen(module: Module, given: ast.expr, sampler: ast.Call) -> bool:
 
 
 def epochs_told(
-    roles: Roles, graph: CallGraph, module: Module, shared: list[Shared], replaced: list[Replacement]
+    graph: CallGraph, module: Module, shared: list[Shared], replaced: list[Replacement]
 ) -> tuple[list[Replacement], list[ast.Call]]:
     """`loader.sampler.set_epoch(epoch)` goes where the loader's sampler went, and stays where that stays."""
     replacements: list[Replacement] = []
@@ -185,9 +185,9 @@ def epochs_told(
     for call in module.calls:
         loader = _told(call)
         statement = module.statement(call)
-        if loader is None or not roles.role(module, loader) & Role.LOADER or not isinstance(statement, ast.Expr):
+        if loader is None or not graph.roles.role(module, loader) & Role.LOADER or not isinstance(statement, ast.Expr):
             continue
-        built = [made for _, made in built_calls(roles, graph, module.variable(loader), Role.LOADER)]
+        built = [made for _, made in built_calls(graph, module.variable(loader), Role.LOADER)]
         if built and all(one in gone or _is_told_plainly(one, replaced) for one in built):
             replacements.append(
                 Replacement(CODE, module, statement, None, "a prepared loader reshuffles in each epoch")

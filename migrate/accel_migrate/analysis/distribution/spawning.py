@@ -12,7 +12,6 @@ from accel_migrate.analysis.distribution.replacements import Replacement, Spawne
 from accel_migrate.analysis.distribution.workers import SPAWN
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated
-from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import positional_parameters, unparse
 from accel_migrate.flow.scopes import Function, Module, Variable
 
@@ -22,13 +21,13 @@ _ON_THIS_MACHINE = {"process_index": "local_process_index", "num_processes": "lo
 _WORLD = re.compile(r"(^|[._])(world_size|nprocs?|n_?gpus?|num_gpus|ngpus_per_node|n_procs|num_processes)$", re.I)
 
 
-def find_spawned(roles: Roles, graph: CallGraph, modules: list[Module], ranks: Ranks) -> Spawned | None:
+def find_spawned(graph: CallGraph, modules: list[Module], ranks: Ranks) -> Spawned | None:
     """The one call of mp.spawn, where it is understood."""
     calls = [(m, call) for m in modules for call in m.calls if m.qualified(call.func) in SPAWN]
     if not calls:
         return None
     module, call = calls[0]
-    target = roles.project.definition(module, call.args[0]) if call.args else None
+    target = graph.roles.project.definition(module, call.args[0]) if call.args else None
     said = dict(zip(("fn", "args", "nprocs", "join"), call.args)) | {k.arg: k.value for k in call.keywords}
     handed = said.get("args", ast.Tuple([], ast.Load()))
     if len(calls) > 1 or target is None or target.module is not module or not isinstance(handed, ast.Tuple):

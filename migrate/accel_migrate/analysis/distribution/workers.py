@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from accel_migrate.analysis.distribution.replacements import Replacement
 from accel_migrate.analysis.moves.devices import SETTERS
 from accel_migrate.analysis.values.loops import CallGraph
-from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import positional_parameters, unparse
 from accel_migrate.flow.scopes import Function, Module, Variable
 from accel_migrate.flow.sequence import comes_first
@@ -124,13 +123,13 @@ def _is_loaded(node: ast.Name | ast.Attribute, gone: frozenset[ast.AST]) -> bool
     return isinstance(node.ctx, ast.Load) and node not in gone
 
 
-def find_worker(roles: Roles, graph: CallGraph, modules: list[Module]) -> Worker | None:
+def find_worker(graph: CallGraph, modules: list[Module]) -> Worker | None:
     """None where nothing is spawned, or the choice is another one."""
     spawned = [(m, call) for m in modules for call in m.calls if m.qualified(call.func) in SPAWN and call.args]
     if len(spawned) != 1:
         return None
     module, spawn = spawned[0]
-    target = roles.project.definition(module, spawn.args[0])
+    target = graph.roles.project.definition(module, spawn.args[0])
     function = target.node if target is not None else None
     sites = graph.sites.get(function, []) if isinstance(function, ast.FunctionDef) else []
     if not sites or not isinstance(function, ast.FunctionDef):
@@ -155,7 +154,7 @@ def find_worker(roles: Roles, graph: CallGraph, modules: list[Module]) -> Worker
     join, told = joining
     counting = [p for p, a in zip(parameters[1:], handed.elts) if unparse(a) == unparse(count)]
     count_name = counting[0] if counting else None
-    everywhere = tuple(roles.project.modules)
+    everywhere = tuple(graph.roles.project.modules)
     return Worker(module, choice, call, function, join, told[0], told[1], parameters[0], count_name, everywhere)
 
 

@@ -115,8 +115,8 @@ class _Judge:
         self.replays: list[Replay] = []
         self.repeats = False  # in a loop inside of a round: what comes in order would come in another
         variable = loop.module.variable(loop.loader)
-        graphs = variable is not None and collates_graphs(roles, graph, variable)
-        if not pads_batches(roles, graph, loop.module, loop.loader):
+        graphs = variable is not None and collates_graphs(graph, variable)
+        if not pads_batches(graph, loop.module, loop.loader):
             self.quiet.batch = _names(loop.statement.target)
         self.replayed = Replayed(roles, self.quiet, loop, graphs, self.prepares, self.shown.nodes)
 
@@ -468,14 +468,14 @@ class _Judge:
     def _lengths(self) -> list[tuple[Module, ast.Call]]:
         """Each `len(loader)` that stands for all batches; those that are only shown count this process's."""
         variable = self.module.variable(self.loop.loader)
-        own = set(chain(self.roles, self.graph, variable)) if variable is not None else set()
+        own = set(chain(self.graph, variable)) if variable is not None else set()
         found: list[tuple[Module, ast.Call]] = []
         for module in self.roles.project.modules:
             for node in module.walk(module.tree, ast.Call):
                 if not is_length(node):
                     continue
                 held = module.variable(node.args[0])
-                if held is None or own.isdisjoint(chain(self.roles, self.graph, held)):
+                if held is None or own.isdisjoint(chain(self.graph, held)):
                     continue
                 if module is self.module and self.shown.counts_rounds(node) and not self._divides(module, node):
                     continue

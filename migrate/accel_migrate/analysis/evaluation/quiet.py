@@ -91,7 +91,7 @@ class Quiet:
     def _model(self, module: Module, model: ast.expr) -> None:
         self.ran = True
         earlier = _earlier(module, model)
-        for owner, built in built_calls(self.roles, self.graph, module.variable(model), Role.MODEL):
+        for owner, built in built_calls(self.graph, module.variable(model), Role.MODEL):
             replaced = owner is module and module.statement(built) in earlier
             for call in walk(built):  # `Net().to(device)`
                 if (made := self.roles.made(owner, call)) is not None:

@@ -65,7 +65,7 @@ def is_set_above(module: Module, node: ast.Name, loop: ast.For | ast.AsyncFor, b
 
 def divided_by_length(roles: Roles, graph: CallGraph, loader: Variable) -> tuple[Module, ast.Call] | None:
     """Where something is divided by the number of batches of a loader, under whatever name a function has it."""
-    own = set(chain(roles, graph, loader))
+    own = set(chain(graph, loader))
     for module in roles.project.modules:
         for node in module.walk(module.tree, ast.BinOp, ast.AugAssign):
             divisor = node.right if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) else None
@@ -74,7 +74,7 @@ def divided_by_length(roles: Roles, graph: CallGraph, loader: Variable) -> tuple
             if divisor is None or not is_length(divisor):
                 continue
             variable = module.variable(divisor.args[0])  # type: ignore[attr-defined]
-            if variable is not None and not own.isdisjoint(chain(roles, graph, variable)):
+            if variable is not None and not own.isdisjoint(chain(graph, variable)):
                 return module, divisor  # type: ignore[return-value]
     return None
 

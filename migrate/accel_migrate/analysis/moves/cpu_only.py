@@ -42,7 +42,6 @@ _KEEPERS = {"torch.autograd.Variable", "torch.tensor", "torch.as_tensor"}  # a t
 
 
 def cpu_only(
-    roles: Roles,
     graph: CallGraph,
     backwards: Sequence[Backward],
     modules: tuple[Module, ...],
@@ -55,16 +54,18 @@ def cpu_only(
 
     `whole` are the loops over loaders that are not prepared: their batches stay on the CPU.
     """
-    if _names_device(roles, modules):
+    if _names_device(graph.roles, modules):
         return None
     if not any(built.role == Role.LOADER for built in prepared):
-        unread = unread_batches(roles, graph, backwards)
+        unread = unread_batches(graph, backwards)
         if unread is not None:
             return f"trains on `{unparse(unread)}`, which is not visible to the analysis and may be on the CPU"
         return "makes its batches by itself, on the CPU"
     tying: list[tuple[Module, ast.stmt | ast.expr]] = [*whole]
     for module in modules:
-        tying += [(module, call) for call in (*_tied(roles, module, timing), *_drawn_early(roles, module, timing))]
+        tying += [
+            (module, call) for call in (*_tied(graph.roles, module, timing), *_drawn_early(graph.roles, module, timing))
+        ]
     for built in prepared:
         if built.role == Role.MODEL:
             module = built.variable.scope.module
@@ -75,15 +76,15 @@ def cpu_only(
     if tying:
         first = min(tying, key=lambda each: (each[0] is not reader, each[0].position(each[1])))
         return f"needs the CPU in {reader.place_of(*first)}"
-    for module, call in MadeOf(roles, graph, backwards).made:
-        if _makes(roles, module, call):
+    for module, call in MadeOf(graph, backwards).made:
+        if _makes(graph.roles, module, call):
             return f"computes with what is made on the CPU in {reader.place_of(module, call)}"
-    imported = brought_by(roles.project, modules)
-    for module in roles.project.modules:
+    imported = brought_by(graph.roles.project, modules)
+    for module in graph.roles.project.modules:
         if module not in modules:
             run = [c for c in module.calls if module.scope(c).function in timing.late]
             run += [c for c in module.calls if module in imported and _is_run_by_model(module, c)]
-            called = [c for c in run if _ties(roles, module, c)]
+            called = [c for c in run if _ties(graph.roles, module, c)]
             if called:
                 return f"needs the CPU in {reader.place_of(module, called[0])}"
     return None
@@ -118,10 +119,10 @@ def _is_handed(module: Module, value: ast.expr | None, variable: Variable) -> bo
     return any(isinstance(each, ast.Name | ast.Attribute) and module.variable(each) == variable for each in given)
 
 
-def check_built_here(roles: Roles, graph: CallGraph, prepared: tuple[Built, ...]) -> None:
+def check_built_here(graph: CallGraph, prepared: tuple[Built, ...]) -> None:
     """NotMigrated where a model comes from outside: it is on a device that nothing here tells, and may not be sent to the CPU."""
     for built in prepared:
-        for link in chain(roles, graph, built.variable) if built.role == Role.MODEL else ():
+        for link in chain(graph, built.variable) if built.role == Role.MODEL else ():
             handed = link.scope.module.is_parameter(link)
             function = link.scope.node
             if handed and isinstance(function, ast.FunctionDef) and not graph.sites.get(function):

@@ -22,7 +22,6 @@ _NO_CUDA = "not torch.cuda.is_available()"
 
 
 def is_bound_to_cuda(
-    roles: Roles,
     graph: CallGraph,
     creation: Scope,
     modules: Iterable[Module],
@@ -37,23 +36,23 @@ def is_bound_to_cuda(
         bound
         or moved
         or any(_makes_tensors(graph, module) for module in modules)
-        or _follows_a_constant(roles, graph, creation.module, {move.call for move in dropped})
+        or _follows_a_constant(graph, creation.module, {move.call for move in dropped})
     )
 
 
-def _follows_a_constant(roles: Roles, graph: CallGraph, home: Module, dropped: set[ast.Call]) -> bool:
+def _follows_a_constant(graph: CallGraph, home: Module, dropped: set[ast.Call]) -> bool:
     """`x.to(config.DEVICE)`, or `x.to(device)` of a file beside that has a `device` of its own: CUDA, or the CPU."""
-    for module in loaded_with(roles.project, home):
-        moved = [move.device for move in moves_in(roles, module) if move.call not in dropped]
+    for module in loaded_with(graph.roles.project, home):
+        moved = [move.device for move in moves_in(graph.roles, module) if move.call not in dropped]
         made = [k.value for call in module.calls for k in call.keywords if k.arg == "device"]
-        if any(node is not None and goes_by_cuda(roles, graph, module, home, node) for node in (*moved, *made)):
+        if any(node is not None and goes_by_cuda(graph, module, home, node) for node in (*moved, *made)):
             return True
     return False
 
 
-def goes_by_cuda(roles: Roles, graph: CallGraph, module: Module, home: Module, node: ast.expr) -> bool:
+def goes_by_cuda(graph: CallGraph, module: Module, home: Module, node: ast.expr) -> bool:
     """Whether a node names a global of another file than the training's that is CUDA if there is CUDA."""
-    constant = _constant(roles, module, node)
+    constant = _constant(graph.roles, module, node)
     owner = constant.scope.module if constant is not None else home
     bindings = owner.bindings(constant) if constant is not None and owner is not home else []
     asked = [e for b in bindings if b.value is not None for e in owner.walk(b.value, ast.IfExp)]

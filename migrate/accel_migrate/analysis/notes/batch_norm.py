@@ -100,14 +100,14 @@ def _is_handed_on(module: Module, node: ast.AST) -> bool:
 
 def _elsewhere(script: Script, training: Training, own: OfModels) -> Iterator[Layer]:
     """A layer in the files that the models are written in, where the training does not touch those."""
-    roles, graph = script.roles, script.graph
+    graph = script.graph
     models = [built.variable for built in training.prepared if built.role == Role.MODEL]
     for model in models:
-        for part in made_of(roles, graph, model):
+        for part in made_of(graph, model):
             layer = _first(own, part.module, part.node) if part.module not in training.modules else None
             if layer is not None:
                 yield layer
-        for owner in looked_up(roles, graph, model):
+        for owner in looked_up(graph, model):
             yield from (Layer(owner, call, chosen=True) for call in owner.calls if _normalises(owner, call.func))
     if not own.are_known:  # `{"small": Small(), "large": Large()}[name]`
         for node, owner in own.building.items():

@@ -32,7 +32,7 @@ def counted_on(script: Script, training: Training) -> list[tuple[Module, ast.exp
                 counts = type(node.value) is int and node.value in numbers and _is_of_rows(module, node)
             else:
                 variable = module.variable(node) if isinstance(getattr(node, "ctx", None), ast.Load) else None
-                counts = variable is not None and not sizes.isdisjoint(chain(script.roles, script.graph, variable))
+                counts = variable is not None and not sizes.isdisjoint(chain(script.graph, variable))
             if counts and not _is_shown(module, node):
                 found.append((module, node))
     return found
@@ -44,7 +44,7 @@ def _trained_on(training: Training) -> list[Variable]:
 
 
 def _built(script: Script, loader: Variable) -> Iterator[tuple[Module, ast.Call]]:
-    for module, call in built_calls(script.roles, script.graph, loader, Role.LOADER):
+    for module, call in built_calls(script.graph, loader, Role.LOADER):
         if module.full_name(call.func).endswith("data.DataLoader"):
             yield module, call
 
@@ -72,7 +72,7 @@ def batch_sizes(script: Script, training: Training) -> tuple[set[Variable], set[
         size = _batch_size(call)
         variable = module.variable(size) if size is not None else None
         if variable is not None:
-            variables |= set(chain(script.roles, script.graph, variable))
+            variables |= set(chain(script.graph, variable))
         elif isinstance(size, ast.Constant) and type(size.value) is int:
             numbers.add(size.value)
     return variables, numbers
@@ -83,11 +83,11 @@ def _steps(script: Script, training: Training) -> Iterator[tuple[Module, ast.AST
     found: dict[ast.AST, Module] = {}
     for loop in (loop for loop in training.loops if loop.trains):
         found[loop.statement] = loop.module
-        reached = script.graph.reached_from(loop.statement, script.roles, loop.module)
+        reached = script.graph.reached_from(loop.statement, loop.module)
         for module in script.project.modules:
             found |= {function: module for function in module.functions if function in reached}
     for built in (built for built in training.prepared if built.role == Role.MODEL):
-        for part in made_of(script.roles, script.graph, built.variable):
+        for part in made_of(script.graph, built.variable):
             forward = [m for m in getattr(part.node, "body", ()) if getattr(m, "name", "") not in ("", "__init__")]
             found |= {method: part.module for method in forward if isinstance(part.node, ast.ClassDef)}
     yield from ((module, node) for node, module in found.items())
@@ -135,7 +135,7 @@ def read_whole_before(script: Script, training: Training) -> tuple[Module, ast.C
     prepared = {built.variable for built in training.prepared if built.role == Role.LOADER}
     for loop in training.loops:
         variable = loop.module.variable(loop.loader) if loop.trains else None
-        for link in chain(script.roles, script.graph, variable):
+        for link in chain(script.graph, variable):
             module = link.scope.module
             for binding in module.bindings(link) if link in prepared else ():
                 call = binding.value
@@ -148,13 +148,13 @@ def read_whole_before(script: Script, training: Training) -> tuple[Module, ast.C
 
 def chooses_sizes(script: Script, loader: Variable | None) -> bool:
     """Whether a loader is built with a batch sampler, which decides by itself how large its batches are."""
-    built = built_calls(script.roles, script.graph, loader, Role.LOADER)
+    built = built_calls(script.graph, loader, Role.LOADER)
     return any(keyword.arg == "batch_sampler" for _, call in built for keyword in call.keywords)
 
 
 def _reads_by_hand(script: Script, training: Training) -> bool:
     """Whether a loader is sharded that no evaluation reads: one whose batches `next` asks for."""
-    roles, graph = script.roles, script.graph
+    graph = script.graph
     read = [e.loop.module.variable(e.loop.loader) for e in training.evaluations]
-    evaluated = {link for variable in read if variable is not None for link in chain(roles, graph, variable)}
+    evaluated = {link for variable in read if variable is not None for link in chain(graph, variable)}
     return any(b.role == Role.LOADER and b.variable not in evaluated for b in training.prepared)

@@ -66,7 +66,7 @@ class Counts:
 
     @cached_property
     def numbers(self) -> Numbers:
-        return numbers_of_data(self.roles, self.graph, self.shared)
+        return numbers_of_data(self.graph, self.shared)
 
     def _either(self, found: object) -> Counted:
         kinds = set(found)  # type: ignore[call-overload]
@@ -97,7 +97,7 @@ class Counts:
         """Whether a loader's sampler is torch's, or one that is taken away; another may know this process's part only."""
         return all(
             self._is_torchs(owner, keyword.value)
-            for owner, call in built_calls(self.roles, self.graph, module.variable(loader), Role.LOADER)
+            for owner, call in built_calls(self.graph, module.variable(loader), Role.LOADER)
             for keyword in call.keywords
             if keyword.arg in ("sampler", "batch_sampler")
         )
@@ -112,13 +112,13 @@ class Counts:
 
     def _is_loaded(self, data: Variable) -> bool:
         """Whether a shared loader was built over this data, or by these samples."""
-        own = set(chain(self.roles, self.graph, data))
+        own = set(chain(self.graph, data))
         for loader in self.shared:
             for module, call in constructions(self.roles, loader, Role.LOADER):
                 for part in all_arguments(call):
                     for node in module.walk(part):
                         variable = module.variable(node)
-                        if variable is not None and not own.isdisjoint(chain(self.roles, self.graph, variable)):
+                        if variable is not None and not own.isdisjoint(chain(self.graph, variable)):
                             return True
         return False
 
@@ -136,7 +136,7 @@ class Counts:
         variable = module.variable(node)
         if variable is None:
             return Counted.SHARE if isinstance(node, ast.Attribute) else Counted.UNKNOWN
-        if not self.numbers.variables.isdisjoint(chain(self.roles, self.graph, variable)):
+        if not self.numbers.variables.isdisjoint(chain(self.graph, variable)):
             return Counted.UNKNOWN
         bindings = reaching(module, node)
         if not bindings:

@@ -64,7 +64,7 @@ def _in_loops(script: Script, training: Training, module: Module, seeding: Seedi
     """What training steps draw outside of the models: in this file, or for its loops in files that are not changed."""
     calls = [(module, call) for call in _drawing(module) if _is_in_training(training, module, call)]
     loops = [loop for loop in training.loops if loop.trains and loop.module is module]
-    reached = {f for loop in loops for f in script.graph.reached_from(loop.statement, script.roles, module)}
+    reached = {f for loop in loops for f in script.graph.reached_from(loop.statement, module)}
     others = [each for each in seeding.files if each not in training.modules and training.place.module is module]
     for owner in (module, *others):
         outside = [f for f in reached & owner.functions.keys() if not _is_of_module(script.roles, owner, f)]
@@ -123,19 +123,17 @@ def _is_in_training(training: Training, module: Module, call: ast.Call) -> bool:
 
 def _in_models(script: Script, training: Training) -> Iterator[Drawn]:
     """Layers that drop at random, and noise that a forward draws, of the models that are prepared."""
-    roles, graph = script.roles, script.graph
+    graph = script.graph
     own = OfModels(script, training)
     for built in training.prepared:
         if built.role != Role.MODEL:
             continue
-        links = chain(roles, graph, built.variable)
+        links = chain(graph, built.variable)
         values = [(v.scope.module, b.value) for v in links for b in v.scope.module.bindings(v) if b.value is not None]
-        parts: list[tuple[Module, ast.AST]] = [
-            (part.module, part.node) for part in made_of(roles, graph, built.variable)
-        ]
+        parts: list[tuple[Module, ast.AST]] = [(part.module, part.node) for part in made_of(graph, built.variable)]
         if not own.are_known:  # `kinds[name]()`: any of them may be the model
             parts += [(owner, node) for node, owner in own.building.items() if isinstance(node, _DEFINED)]
-            for owner in looked_up(roles, graph, built.variable):
+            for owner in looked_up(graph, built.variable):
                 parts += [(owner, node) for node in (*owner.classes, *owner.functions)]
         for owner, node in [*values, *parts]:
             for call in owner.walk(node, ast.Call):
@@ -167,7 +165,7 @@ def _run_by(
                 names.append(node.attr)
             elif isinstance(node, ast.Call):
                 yield module, node
-    outside = {f for name in names for f in script.graph.reached_from(methods[name], script.roles, module)}
+    outside = {f for name in names for f in script.graph.reached_from(methods[name], module)}
     for other in script.project.modules if outside else ():
         yield from ((other, call) for call in other.calls if other.scope(call).function in outside)
 
@@ -188,10 +186,10 @@ def _drops(module: Module, call: ast.Call) -> bool:
 
 def _for_samples(script: Script, training: Training) -> Iterator[Drawn]:
     """What the data of the loaders that are trained on draws for each sample; with workers, all follow torch's seed."""
-    roles, graph = script.roles, script.graph
+    graph = script.graph
     loaded = script.loaded(training)  # a loop that scripts share has the loaders of all
     whole = {e.loop.module.variable(e.loop.loader) for e in training.evaluations if not e.prepares}
-    read_whole = {link for v in whole if v is not None for link in chain(roles, graph, v) if not training.holds(link)}
+    read_whole = {link for v in whole if v is not None for link in chain(graph, v) if not training.holds(link)}
     trained = [(loop.module, loop.loader) for loop in training.loops if training.trains_on_share(loop)]
     found = dict.fromkeys(each for owner, read in trained for each in _loaders(script, owner, read))
     for held, module, made in found:
@@ -199,7 +197,7 @@ def _for_samples(script: Script, training: Training) -> Iterator[Drawn]:
             given = {k.arg for k in made.keywords if not is_falsy(k.value)}
             workers = "num_workers" in given
             own = workers and not given.isdisjoint(("worker_init_fn", "generator"))  # what the workers are seeded by
-            data = list(data_of(roles, graph, module, made))
+            data = list(data_of(graph, module, made))
             seeded = dict(each for owner, node in data for each in _seeded_by(script, owner, node))
             for owner, node in data:
                 for at, call, library, sure in _augmenting(script, owner, node):
@@ -213,7 +211,7 @@ def _loaders(script: Script, module: Module, read: ast.expr) -> Iterator[tuple[V
     kept = [*contents(graph, module, read.value)] if isinstance(read, ast.Subscript) else [(module, read)]
     for owner, part in kept:
         variable = owner.variable(part) if isinstance(part, ast.Name | ast.Attribute) else None
-        for link in chain(roles, graph, variable) if variable is not None else ():
+        for link in chain(graph, variable) if variable is not None else ():
             yield from ((link, *made) for made in constructions(roles, link, Role.LOADER))
         target = roles.target(owner, part) if isinstance(part, ast.Call) else None
         if target is not None:
@@ -235,7 +233,7 @@ def _seeded_by(script: Script, module: Module, node: ast.AST) -> Iterator[tuple[
 def evaluation_draws(script: Script, training: Training, loop: LoaderLoop) -> bool:
     """Whether an evaluation may draw numbers: in what it runs, in its models or for its samples; what cannot be read may."""
     roles, graph, module = script.roles, script.graph, loop.module
-    reached = graph.reached_from(loop.statement, roles, module)
+    reached = graph.reached_from(loop.statement, module)
     run = [(module, call) for call in module.walk(loop.statement, ast.Call)]
     run += [(owner, call) for owner, call in script.project.calls if owner.scope(call).function in reached]
     for owner, call in run:
@@ -245,7 +243,7 @@ def evaluation_draws(script: Script, training: Training, loop: LoaderLoop) -> bo
     is_set = any(unparse(call.func).endswith((".eval", ".train")) for each in training.modules for call in each.calls)
     if "for noise in its model" in inner or ("for dropout" in inner and not is_set):
         return True
-    links = chain(roles, graph, module.variable(loop.loader))
+    links = chain(graph, module.variable(loop.loader))
     evaluated = [link for link in links if not loop.trains or not training.holds(link)]
     made = [each for link in evaluated for each in constructions(roles, link, Role.LOADER)]
     return not made or any(_draws_samples(script, *each) for each in made)
@@ -256,7 +254,7 @@ def _draws_samples(script: Script, module: Module, loader: ast.Call) -> bool:
     chosen = [k.value for k in loader.keywords if k.arg in ("shuffle", "sampler", "batch_sampler", None)]
     if len(loader.args) > 2 or any(not is_falsy(value) for value in chosen):
         return True
-    data = data_of(script.roles, script.graph, module, loader)
+    data = data_of(script.graph, module, loader)
     return any(True for owner, node in data for _ in _augmenting(script, owner, node))
 
 

@@ -57,7 +57,7 @@ def _is_for_another(script: Script, training: Training, place: _Place) -> bool:
     others = any(module in each.modules for each in script.trainings) and module not in training.modules
     if place == _home(training) or not (others or place in map(_home, script.trainings)):
         return False
-    return _home(training)[1] not in script.graph.reached_from(function or module.tree, script.roles, module)
+    return _home(training)[1] not in script.graph.reached_from(function or module.tree, module)
 
 
 def _home(training: Training) -> _Place:
@@ -151,7 +151,7 @@ def _runs_by_itself(
     if function is None:
         return not under_main(module, call) or _starts(script, training, module)
     trains = set(_trains(training))
-    if function in trains or trains & script.graph.reached_from(function, script.roles, module):
+    if function in trains or trains & script.graph.reached_from(function, module):
         return True
     return _is_passed_on(script, loaded, module, function)
 

@@ -17,7 +17,7 @@ from accel_migrate.analysis.processes.local import Locality
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.loss_path import LossPath
 from accel_migrate.analysis.values.made_of import made_of
-from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.analysis.values.roles import Role
 from accel_migrate.analysis.values.sources import Code, Place, held, returned, run_by
 from accel_migrate.flow.cfg import graph_of
 from accel_migrate.flow.closure import closure
@@ -56,10 +56,10 @@ class _Write:
 
 
 @once
-def find_kept(roles: Roles, graph: CallGraph, local: Locality, backwards: tuple[Backward, ...]) -> list[Kept]:
+def find_kept(graph: CallGraph, local: Locality, backwards: tuple[Backward, ...]) -> list[Kept]:
     """Each once, at the first place where it is changed."""
-    path = _Path(roles, graph, backwards)
-    writes = _Writes(roles, graph, local, path, list(backwards))
+    path = _Path(graph, backwards)
+    writes = _Writes(graph, local, path, list(backwards))
     found: dict[tuple[ast.ClassDef | None, Module, str], Kept] = {}
     for write in writes.all:
         node = write.variable.scope.node
@@ -75,13 +75,13 @@ def find_kept(roles: Roles, graph: CallGraph, local: Locality, backwards: tuple[
 class _Path(LossPath):
     """The path of a loss, through the forward of every module that is visible, with all that is read on it."""
 
-    def __init__(self, roles: Roles, graph: CallGraph, backwards: Iterable[Backward]) -> None:
+    def __init__(self, graph: CallGraph, backwards: Iterable[Backward]) -> None:
         self.read: set[Variable] = set()
         self.functions: dict[Function, Module] = {}
-        super().__init__(roles, graph, backwards)
+        super().__init__(graph, backwards)
         for model in list(self.models):  # what a `Sequential` or a list of layers runs
-            for part in made_of(roles, graph, model):
-                forward = roles.project.method(part, "forward") if isinstance(part.node, ast.ClassDef) else None
+            for part in made_of(graph, model):
+                forward = graph.roles.project.method(part, "forward") if isinstance(part.node, ast.ClassDef) else None
                 if forward is not None:
                     self._follow(self._entered(forward))
 
@@ -105,8 +105,8 @@ class _Path(LossPath):
 class _Writes:
     """What a step changes in part: in place, entry by entry, by adding to it, or by making it anew of itself."""
 
-    def __init__(self, roles: Roles, graph: CallGraph, local: Locality, path: _Path, backwards: list[Backward]) -> None:
-        self.roles = roles
+    def __init__(self, graph: CallGraph, local: Locality, path: _Path, backwards: list[Backward]) -> None:
+        self.roles = graph.roles
         self.graph = graph
         self.local = local
         self.backwards = backwards
@@ -182,10 +182,7 @@ class _Writes:
             loop
             for loop in module.ancestors(statement)
             if isinstance(loop, ast.For | ast.While)
-            and (
-                calls.intersection(module.walk(loop, ast.Call))
-                or self.graph.reached_from(loop, self.roles, module) & functions
-            )
+            and (calls.intersection(module.walk(loop, ast.Call)) or self.graph.reached_from(loop, module) & functions)
         ]
         return next((loop for loop in trains if loop in self.local.loops), trains[0] if trains else None)
 

@@ -30,7 +30,7 @@ from accel_migrate.analysis.values.losses import (
     worst,
 )
 from accel_migrate.analysis.values.provenance import chain
-from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.analysis.values.roles import Role
 from accel_migrate.analysis.values.unread import Unseen
 from accel_migrate.flow.nodes import all_arguments, calls_method, is_call_of, is_none, parts_of_value, unparse, walk
 from accel_migrate.flow.once import once
@@ -65,8 +65,8 @@ _LONGEST = 40  # characters of an expression that is named
 def unseen_losses(script: Script, training: Training) -> Iterator[Unseen]:
     """The losses that are neither proven to be means over samples nor known to be something else."""
     for backward in training.backwards:
-        found = reduced(script.roles, script.graph, backward)
-        pair = paired_rows(script.roles, script.graph, backward) if found.kind == "unknown" else None
+        found = reduced(script.graph, backward)
+        pair = paired_rows(script.graph, backward) if found.kind == "unknown" else None
         if found.kind == "unknown" and (pair is None or pair.node is not found.node):  # AM802 speaks of pairs
             node = found.node if isinstance(found.node, ast.expr) else backward.loss
             owner = next((module for module in script.project.modules if node in module.parents), backward.module)
@@ -76,33 +76,33 @@ def unseen_losses(script: Script, training: Training) -> Iterator[Unseen]:
 
 def unseen_lengths(script: Script, training: Training) -> Iterator[Unseen]:
     """What makes the batches of a loss that is a mean over them, where they may differ in their length."""
-    if not any(reduced(script.roles, script.graph, backward).kind == "mean" for backward in training.backwards):
+    if not any(reduced(script.graph, backward).kind == "mean" for backward in training.backwards):
         return
     for loop in training.loops:
         if training.trains_on_share(loop):
-            for owner, collate in padding(script.roles, script.graph, loop.module, loop.loader):
+            for owner, collate in padding(script.graph, loop.module, loop.loader):
                 name = f"{unparse(collate)}()" if isinstance(collate, ast.Name | ast.Attribute) else "its collate_fn"
                 yield Unseen(owner, collate or loop.statement, name)
 
 
 @once
-def reduced(roles: Roles, graph: CallGraph, backward: Backward) -> Reduced:
+def reduced(graph: CallGraph, backward: Backward) -> Reduced:
     """How the loss of a backward pass is reduced; a mean is one only where that is proven."""
-    found = _Search(roles, graph).kind(backward.module, backward.loss)
+    found = _Search(graph).kind(backward.module, backward.loss)
     if found.kind in ("rows", "free", "unseen"):
         return Reduced("unknown", found.node or backward.loss)
     return found
 
 
-def reduced_kind(roles: Roles, graph: CallGraph, module: Module, node: ast.expr) -> str:
+def reduced_kind(graph: CallGraph, module: Module, node: ast.expr) -> str:
     """The kind of a figure: `sum` where it adds up samples, `mean`, `uneven` or `weighted` where it adds up batches."""
-    return _Search(roles, graph, {"mean", "uneven", "weighted"}).kind(module, node).kind
+    return _Search(graph, {"mean", "uneven", "weighted"}).kind(module, node).kind
 
 
 class _Search:
-    def __init__(self, roles: Roles, graph: CallGraph, per_row: Set[str] = frozenset({"mean"})) -> None:
+    def __init__(self, graph: CallGraph, per_row: Set[str] = frozenset({"mean"})) -> None:
         """`per_row` are the kinds that, times the rows of their batch, add up samples."""
-        self.roles = roles
+        self.roles = graph.roles
         self.graph = graph
         self.per_row = per_row
         self.depth = 0
@@ -422,7 +422,7 @@ class _Search:
             return [(module, called)]
         variable = module.variable(called.value if isinstance(called, ast.Subscript) else called)
         made: list[tuple[Module, ast.expr]] = []
-        for link in chain(self.roles, self.graph, variable) if variable is not None and depth < 4 else ():
+        for link in chain(self.graph, variable) if variable is not None and depth < 4 else ():
             owner = link.scope.module
             here = isinstance(called, ast.Name) and link == variable
             bound = reaching(module, called) if here else owner.bindings(link)

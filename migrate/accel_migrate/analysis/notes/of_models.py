@@ -32,11 +32,11 @@ class OfModels:
 
     @cached_property
     def _unread(self) -> list[Part]:
-        return [part for model in self.models for part in parts_unread(self.roles, self.graph, model)]
+        return [part for model in self.models for part in parts_unread(self.graph, model)]
 
     @cached_property
     def _values(self) -> list[tuple[Module, ast.expr]]:
-        return [value for model in self.models for value in built_by(self.roles, self.graph, model)]
+        return [value for model in self.models for value in built_by(self.graph, model)]
 
     @cached_property
     def are_known(self) -> bool:

@@ -11,7 +11,7 @@ import re
 from typing import NamedTuple
 
 from accel_migrate.analysis.values.loops import Backward, CallGraph
-from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.analysis.values.roles import Role
 from accel_migrate.analysis.values.sources import behind, held, run_by
 from accel_migrate.flow.nodes import parts_of_value, unparse
 from accel_migrate.flow.once import once
@@ -38,9 +38,9 @@ class Paired(NamedTuple):
 
 
 @once
-def paired_rows(roles: Roles, graph: CallGraph, backward: Backward) -> Paired | None:
+def paired_rows(graph: CallGraph, backward: Backward) -> Paired | None:
     """The first pairing of samples that the loss of a backward pass comes from."""
-    values = _Values(roles, graph)
+    values = _Values(graph)
     for module, node in behind(graph, backward.module, backward.loss, _ENDS):
         pair = values.pair(module, node)
         if pair is not None and all(values.has_samples(module, side) for side in pair):
@@ -49,8 +49,8 @@ def paired_rows(roles: Roles, graph: CallGraph, backward: Backward) -> Paired | 
 
 
 class _Values:
-    def __init__(self, roles: Roles, graph: CallGraph) -> None:
-        self.roles = roles
+    def __init__(self, graph: CallGraph) -> None:
+        self.roles = graph.roles
         self.graph = graph
         self.depth = 0
         self.known: dict[ast.expr, bool] = {}

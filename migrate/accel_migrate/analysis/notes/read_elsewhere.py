@@ -74,4 +74,4 @@ def _outermost(script: Script, training: Training, written: _Statement, read: _C
 def _runs(script: Script, module: Module, node: ast.AST, read: _Call) -> bool:
     owner, call = read
     inside = owner is module and module.holds(node, call)
-    return inside or owner.scope(call).function in script.graph.reached_from(node, script.roles, module)
+    return inside or owner.scope(call).function in script.graph.reached_from(node, module)

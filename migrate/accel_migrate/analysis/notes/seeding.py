@@ -175,7 +175,7 @@ class Seeding:
             and module.scope(node).function is function
             and (
                 any(child in calls for child in module.walk(node, ast.Call))
-                or self.graph.reached_from(node, self.roles, module) & functions
+                or self.graph.reached_from(node, module) & functions
             )
         ]
 
@@ -244,7 +244,7 @@ class Seeding:
         asked = [node.test for node in module.walk(scope.node, ast.If, ast.While)]
         if any(isinstance(node, ast.Name) and node.id in bound for test in asked for node in walk(test)):
             return False
-        return not feeds_training(self.roles, self.graph, self.training.backwards, module, statement)
+        return not feeds_training(self.graph, self.training.backwards, module, statement)
 
     @property
     def plays(self) -> bool:
@@ -260,7 +260,7 @@ class Seeding:
         """Whether a file runs a backward pass: by itself, or by what it calls in others."""
         functions = {backward.function for backward in self.training.backwards}
         own = any(backward.module is module and backward.function is None for backward in self.training.backwards)
-        return own or not functions.isdisjoint(self.graph.reached_from(module.tree, self.roles, module))
+        return own or not functions.isdisjoint(self.graph.reached_from(module.tree, module))
 
     def makes_the_same(self) -> bool:
         """Whether processes that make their batches by hand all make the same."""
@@ -277,7 +277,7 @@ class Seeding:
 
     def _of_models(self) -> set[ast.AST]:
         models = [built.variable for built in self.training.prepared if built.role == Role.MODEL]
-        return {part.node for model in models for part in made_of(self.roles, self.graph, model)}
+        return {part.node for model in models for part in made_of(self.graph, model)}
 
     def _may_run(self, module: Module, call: ast.Call) -> bool:
         """Whether no condition above a call is settled the other way by what every caller gives, or by a default."""

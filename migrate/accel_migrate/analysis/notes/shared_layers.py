@@ -25,7 +25,7 @@ def shared_layers(script: Script, training: Training) -> Iterator[Shared]:
     named = {built.variable: built.text for built in models}
     given: dict[Variable, str] = {}
     for built in models if len(models) > 1 else ():
-        values = [*built_by(script.roles, script.graph, built.variable)]
+        values = [*built_by(script.graph, built.variable)]
         values += constructions(script.roles, built.variable, Role.MODEL)
         for module, value in dict.fromkeys(values):
             for name in module.walk(value, ast.Name, ast.Attribute):
@@ -65,7 +65,7 @@ def _is_layer(script: Script, node: ast.expr, owner: Variable) -> bool:
         return isinstance(node, ast.Attribute)
     return any(
         isinstance(target, ast.Attribute) and target.attr == node.attr and _has_weights(script, made.module, value)
-        for made in made_of(script.roles, script.graph, owner)
+        for made in made_of(script.graph, owner)
         for set_to in made.module.walk(made.node, ast.Assign)
         for target, value in _pairs(set_to)
     )

@@ -36,27 +36,27 @@ _WITHOUT = re.compile(
 _FOUND_BY_NAME = ("globals", "locals", "eval", "getattr", "vars")
 
 
-def unseen_layers(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Unseen]:
+def unseen_layers(graph: CallGraph, model: Variable) -> Iterator[Unseen]:
     """The calls of all that builds a model that cannot be read; the model itself where nothing is seen to build it."""
-    values = list(built_by(roles, graph, model))
+    values = list(built_by(graph, model))
     if not any(isinstance(node, ast.Call) for _, value in values for node in ast.walk(value)):
         yield Unseen(model.scope.module, _binding(model), model.name)
-    seen_by_name = next(looked_up(roles, graph, model), None) is not None
+    seen_by_name = next(looked_up(graph, model), None) is not None
     nodes: list[tuple[Module, ast.AST]] = [*values]
-    nodes += [(part.module, part.node) for part in made_of(roles, graph, model)]
+    nodes += [(part.module, part.node) for part in made_of(graph, model)]
     for module, node in nodes:
         for call in module.walk(node, ast.Call):
             loads = module.qualified(call.func) == "torch.load"
             # a model that was built, and is read back
             again = loads and (len(values) > 1 or _gives_weights(module, call))
-            if _builds(roles, module, call) and not again and not _is_visible(roles, graph, module, call, seen_by_name):
+            if _builds(graph.roles, module, call) and not again and not _is_visible(graph, module, call, seen_by_name):
                 yield Unseen(module, call, f"{unparse(call.func)}()")
 
 
-def looked_up(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Module]:
+def looked_up(graph: CallGraph, model: Variable) -> Iterator[Module]:
     """The files in one of which a model is found by its name: `archs.__dict__[args.arch]()`, `globals()[args.arch]()`."""
-    project = roles.project
-    for module, value in _named_by(roles, graph, model):
+    project = graph.roles.project
+    for module, value in _named_by(graph, model):
         for node in module.walk(value):
             found: list[Module | None] = []
             name = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
@@ -64,9 +64,9 @@ def looked_up(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Modul
                 found = [module, *[project.imported_module(module, target) for target in module.imports.values()]]
                 found += [project.imported_module(module, t.rpartition(".")[0] or t) for t in module.imports.values()]
             elif isinstance(node, ast.Attribute) and node.attr == "__dict__":
-                found = [_imported(roles, module, node.value)]
+                found = [_imported(graph.roles, module, node.value)]
             elif name in ("getattr", "vars") and isinstance(node, ast.Call) and node.args:
-                found = [_imported(roles, module, node.args[0])]
+                found = [_imported(graph.roles, module, node.args[0])]
             for each in dict.fromkeys(found):
                 if each is not None:
                     path = each.source.path
@@ -76,9 +76,9 @@ def looked_up(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Modul
                     yield from (other for other in project.modules if package in other.source.path.parents)
 
 
-def _named_by(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[tuple[Module, ast.expr]]:
+def _named_by(graph: CallGraph, model: Variable) -> Iterator[tuple[Module, ast.expr]]:
     """What builds a model, and what is called there by a name: `Kind = getattr(nets, name)`, `model = Kind()`."""
-    for module, value in built_by(roles, graph, model):
+    for module, value in built_by(graph, model):
         yield module, value
         for call in module.walk(value, ast.Call):
             if isinstance(call.func, ast.Name):
@@ -111,8 +111,8 @@ def _gives_weights(module: Module, load: ast.Call) -> bool:
     )
 
 
-def _is_visible(roles: Roles, graph: CallGraph, module: Module, call: ast.Call, seen_by_name: bool) -> bool:
-    if roles.target(module, call) is not None:
+def _is_visible(graph: CallGraph, module: Module, call: ast.Call, seen_by_name: bool) -> bool:
+    if graph.roles.target(module, call) is not None:
         return True
     called = call.func.value if isinstance(call.func, ast.Subscript) else call.func
     if _is_found_by_name(call.func):
@@ -121,12 +121,12 @@ def _is_visible(roles: Roles, graph: CallGraph, module: Module, call: ast.Call, 
         return True
     dotted = module.qualified(called)
     if dotted is not None:
-        in_project = roles.project.definition(module, called) is not None
+        in_project = graph.roles.project.definition(module, called) is not None
         known = is_library(dotted) and (not dotted.startswith(_MODELS) or _WITHOUT.fullmatch(dotted) is not None)
         return in_project or known or itself(call) is not call
     is_table = isinstance(call.func, ast.Subscript)  # `self.kinds[name]()`
     if (is_table or isinstance(called, ast.Name)) and (variable := module.variable(called)) is not None:
-        return _is_own(variable) or _is_known(roles, graph, module, called, seen_by_name)
+        return _is_own(variable) or _is_known(graph, module, called, seen_by_name)
     return True  # a method of an object: what built that is looked at where it is built
 
 
@@ -148,7 +148,7 @@ def _is_found_by_name(node: ast.expr) -> bool:
     return isinstance(found, ast.Attribute) and found.attr == "__dict__"
 
 
-def _is_known(roles: Roles, graph: CallGraph, module: Module, called: ast.expr, seen_by_name: bool) -> bool:
+def _is_known(graph: CallGraph, module: Module, called: ast.expr, seen_by_name: bool) -> bool:
     """Whether a variable that is called holds a class or a function that can be read, in a table or by itself."""
     parts = [(owner, part) for owner, part in contents(graph, module, called) if part is not called]
     variable = module.variable(called)
@@ -160,7 +160,7 @@ def _is_known(roles: Roles, graph: CallGraph, module: Module, called: ast.expr, 
     if not seen_by_name and any(_is_found_by_name(part) for _, part in parts):
         return False
     return bool(parts) and all(
-        roles.project.definition(owner, part) is not None
+        graph.roles.project.definition(owner, part) is not None
         or is_library(owner.qualified(part) or "?")
         or not isinstance(part, ast.Name | ast.Attribute)
         or owner.variable(part) is not None

@@ -31,7 +31,7 @@ def unseen_order(script: Script, training: Training) -> Iterator[Unseen]:
     for built in training.prepared:
         if built.role != Role.LOADER:
             continue
-        links = list(chain(roles, graph, built.variable))
+        links = list(chain(graph, built.variable))
         calls = [call for link in links for call in constructions(roles, link, Role.LOADER)]
         if not calls:  # `fit(DataLoader(data, shuffle=True))`
             handed = [all_constructions(roles, graph, *each) for link in links for each in graph.handed(link)]

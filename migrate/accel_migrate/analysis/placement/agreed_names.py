@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from accel_migrate.analysis.placement.starts import Start
 from accel_migrate.analysis.processes.own_names import own_part
 from accel_migrate.analysis.values.loops import CallGraph
-from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.own_values import OWN
 from accel_migrate.flow.sequence import comes_first
 
@@ -16,7 +15,7 @@ BROADCAST = "broadcast_object_list"
 _TEXTS = ("format", "join", "strftime", "isoformat", "str", "Path", "replace", "joinpath")
 
 
-def agreed_names(roles: Roles, graph: CallGraph, start: Start) -> Iterator[tuple[str, ast.Call]]:
+def agreed_names(graph: CallGraph, start: Start) -> Iterator[tuple[str, ast.Call]]:
     """Each name, as the scope that makes the Accelerator writes it, with the call by which it differs."""
     module = start.module
     scope = module.scope(start.statement)
@@ -29,7 +28,7 @@ def agreed_names(roles: Roles, graph: CallGraph, start: Start) -> Iterator[tuple
         above = comes_first(module, statement, start.statement) or (start.at_prepare and statement is start.statement)
         if not above or module.parents[statement] not in around or not _is_read_below(start, statement.targets[0]):
             continue
-        own = own_part(roles, graph, module, statement.value)
+        own = own_part(graph, module, statement.value)
         if own is not None and not OWN.get(own[0].qualified(own[1].func) or "", "").startswith("a temporary"):
             seen.add(variable.name)
             yield variable.name, own[1]

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import Place, chain
-from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.analysis.values.roles import Role
 from accel_migrate.flow.cfg import Graph, graph_of
 from accel_migrate.flow.definitions import calls_at, owner_of
 from accel_migrate.flow.nodes import called_name, own_statements
@@ -47,8 +47,8 @@ _COPIES = {"clone", "deepcopy", "copy", "copy_", "detach", "device", "is_cuda", 
 class EarlyUses:
     """Of one training: `place` is where its objects are prepared, `aliases` are all names of these."""
 
-    def __init__(self, roles: Roles, graph: CallGraph, aliases: frozenset[Variable], place: Place) -> None:
-        self.roles = roles
+    def __init__(self, graph: CallGraph, aliases: frozenset[Variable], place: Place) -> None:
+        self.roles = graph.roles
         self.graph = graph
         self.aliases = aliases
         self.place = place
@@ -77,7 +77,7 @@ class EarlyUses:
     def need(self, module: Module, node: ast.AST, model: Iterable[Variable]) -> bool:
         """Whether anything needs a model that a node has moved before it is prepared."""
         names = set(model)
-        same = {link for variable in names for link in chain(self.roles, self.graph, variable)}
+        same = {link for variable in names for link in chain(self.graph, variable)}
         function = module.scope(node).function
         places = [(module, s) for s in self._between(module, function, module.statement(node))]
         if not (module is self.place.module and function is self.function) and function is not None:
@@ -153,7 +153,7 @@ class EarlyUses:
         found: set[Function] = set()
         for call in calls_at(module).get(statement, ()):
             if (run := self.roles.run_by(module, call)) is not None:
-                found |= {run.node} | self.graph.reached_from(run.node, self.roles, run.module)
+                found |= {run.node} | self.graph.reached_from(run.node, run.module)
         return found
 
     # ---- what
@@ -177,7 +177,7 @@ class EarlyUses:
         for node in nodes:
             if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
                 variable = module.variable(node)
-                if variable is not None and not model.isdisjoint(chain(self.roles, self.graph, variable)):
+                if variable is not None and not model.isdisjoint(chain(self.graph, variable)):
                     yield node
 
     def _is_needed(self, module: Module, node: ast.expr) -> bool:

@@ -66,9 +66,9 @@ class Tied:
         if isinstance(node, ast.Call):
             return False  # what it gives, and does besides, is asked of the call that goes
         variable = module.variable(node)
-        if self.device is not None and variable in chain(self.roles, self.graph, self.device.variable):
+        if self.device is not None and variable in chain(self.graph, self.device.variable):
             return False  # `self.device = device`, of which the Accelerator is told
-        links = chain(self.roles, self.graph, variable)
+        links = chain(self.graph, variable)
         found = [where(self.roles, module, node), *[of_variable(self.roles, link) for link in links]]
         return all(meant & Where.UNKNOWN for meant in found)
 
@@ -100,7 +100,7 @@ class Tied:
             return True
         if module not in modules or made.parent is None:
             return False
-        return made.is_class or made.node in self.graph.reached_from(module.tree, self.roles, module)
+        return made.is_class or made.node in self.graph.reached_from(module.tree, module)
 
     def _holds(self, module: Module, node: ast.expr) -> bool:
         """Whether an expression is set from the Accelerator, or asks for the number of the process."""
@@ -128,19 +128,19 @@ class Tied:
 
     def _held_by(self, variable: Variable) -> list[Variable]:
         """The variables that hold the same device, also behind `params.device = device`."""
-        links = list(chain(self.roles, self.graph, variable))
+        links = list(chain(self.graph, variable))
         for link in links:
             if "." in link.name and not link.scope.is_class:
                 module = link.scope.module
                 named = [module.variable(b.value) for b in module.bindings(link) if isinstance(b.value, ast.Name)]
-                links += [v for each in named if each for v in chain(self.roles, self.graph, each) if v not in links]
+                links += [v for each in named if each for v in chain(self.graph, each) if v not in links]
         return links
 
     def _is_never_called(self, module: Module, node: ast.expr) -> bool:
         """Whether it is handed in by a caller that is not among the files."""
         variables = [v for n in walk(node) if isinstance(n, ast.Name | ast.Attribute) and (v := module.variable(n))]
         for variable in variables:
-            for link in chain(self.roles, self.graph, variable):
+            for link in chain(self.graph, variable):
                 function = link.scope.node
                 bindings = link.scope.module.bindings(Variable(link.scope, link.name.partition(".")[0]))
                 if any(b.kind == "parameter" for b in bindings) and not self.graph.all_sites.get(function):  # type: ignore[call-overload]

@@ -13,7 +13,6 @@ from accel_migrate.analysis.placement.reach import NAME, Reach
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
-from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import calls_method, unparse
 from accel_migrate.flow.scopes import Module, Scope, Variable
 
@@ -33,7 +32,6 @@ class OutsideDevice:
 
 
 def find_outside_device(
-    roles: Roles,
     graph: CallGraph,
     creation: Scope,
     moves: list[Move],
@@ -45,18 +43,13 @@ def find_outside_device(
     """The device that this training's moves name and nothing visible to the analysis decides on."""
     for move in moves:
         variable = move.module.variable(move.device) if move.device is not None else None
-        for link in chain(roles, graph, variable):
+        for link in chain(graph, variable):
             if is_number(move) or is_told(distribution, link):
                 continue
-            outside = _comes_from_outside(link) or is_overridden(roles, graph, link)
+            outside = _comes_from_outside(link) or is_overridden(graph, link)
             if _is_visible(link, creation) and outside:
                 replaced = set(_replaced(graph, reach))
-                reads = [
-                    (m, n)
-                    for m in modules
-                    for n in _reads(roles, graph, m, link)
-                    if n not in gone and n not in replaced
-                ]
+                reads = [(m, n) for m in modules for n in _reads(graph, m, link) if n not in gone and n not in replaced]
                 texts = [(m, n) for m, n in reads if is_asked_as_text(m, n)]
                 _check_numbers(link, texts)
                 asked = any(getattr(m.parents[n], "attr", "") in _OF_DEVICE for m, n in reads)
@@ -120,22 +113,22 @@ _KINDS = {"cuda", "mps", "xpu", "npu", "hpu"}
 
 
 def texts_of(
-    roles: Roles, graph: CallGraph, definition: DeviceDefinition, modules: tuple[Module, ...], gone: frozenset[ast.AST]
+    graph: CallGraph, definition: DeviceDefinition, modules: tuple[Module, ...], gone: frozenset[ast.AST]
 ) -> tuple[tuple[Module, ast.expr], ...]:
     """Where a script that keeps its device by name asks for that name: there it is the device's type."""
     if not definition.is_text:
-        reads = [
-            (m, node) for m in modules for node in _reads(roles, graph, m, definition.variable) if node not in gone
-        ]
+        reads = [(m, node) for m in modules for node in _reads(graph, m, definition.variable) if node not in gone]
         return tuple((module, node) for module, node in reads if _asks_for_kind(module, node))
     own = {n for s in (definition.statement, *definition.later) for n in definition.module.walk(s)}
     found = tuple(
         (module, node)
         for module in modules
-        for node in _reads(roles, graph, module, definition.variable)
+        for node in _reads(graph, module, definition.variable)
         if node not in gone and node not in own and is_asked_as_text(module, node)
     )
-    if any(where(roles, definition.module, value) & (Where.NUMBERED | Where.UNKNOWN) for value in definition.values):
+    if any(
+        where(graph.roles, definition.module, value) & (Where.NUMBERED | Where.UNKNOWN) for value in definition.values
+    ):
         _check_numbers(definition.variable, found)
     return found
 
@@ -186,11 +179,11 @@ def _replaced(graph: CallGraph, reach: Reach) -> Iterator[ast.expr]:
                 yield from (keyword.value for keyword in call.keywords)
 
 
-def _reads(roles: Roles, graph: CallGraph, module: Module, given: Variable) -> Iterator[ast.expr]:
+def _reads(graph: CallGraph, module: Module, given: Variable) -> Iterator[ast.expr]:
     last = given.name.rpartition(".")[2]
     for node in module.walk(module.tree, ast.Name, ast.Attribute):
         name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
         if name == last and isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
             variable = module.variable(node)
-            if variable is not None and given in chain(roles, graph, variable):
+            if variable is not None and given in chain(graph, variable):
                 yield node

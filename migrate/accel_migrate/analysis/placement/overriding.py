@@ -6,25 +6,23 @@ import ast
 from collections.abc import Callable
 
 from accel_migrate.analysis.values.loops import CallGraph
-from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import calls_method, is_call_of
 from accel_migrate.flow.once import once
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.sequence import may_follow
 
 
-def overrides(roles: Roles, graph: CallGraph, module: Module, statement: ast.stmt) -> bool:
+def overrides(graph: CallGraph, module: Module, statement: ast.stmt) -> bool:
     """`exec(open("configurator.py").read())`, `globals()[key] = value`: any name may have another value after it."""
-    return _runs(roles, graph, module, statement, _setting_any_name)
+    return _runs(graph, module, statement, _setting_any_name)
 
 
-def names_gpus(roles: Roles, graph: CallGraph, module: Module, statement: ast.stmt) -> bool:
+def names_gpus(graph: CallGraph, module: Module, statement: ast.stmt) -> bool:
     """`os.environ["CUDA_VISIBLE_DEVICES"] = gpu`: CUDA reads it once, when the Accelerator takes its device."""
-    return _runs(roles, graph, module, statement, naming_gpus)
+    return _runs(graph, module, statement, naming_gpus)
 
 
 def _runs(
-    roles: Roles,
     graph: CallGraph,
     module: Module,
     statement: ast.stmt,
@@ -33,9 +31,9 @@ def _runs(
     """Whether a statement, or a function that it calls, holds one of some calls and assignments."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return False
-    if not any(wanted(each) for each in roles.project.modules):
+    if not any(wanted(each) for each in graph.roles.project.modules):
         return False
-    called = [(roles.project.module_of(f), f) for f in graph.reached_from(statement, roles, module)]
+    called = [(graph.roles.project.module_of(f), f) for f in graph.reached_from(statement, module)]
     return any(owner.holds(part, node) for owner, part in [(module, statement), *called] for node in wanted(owner))
 
 
@@ -96,7 +94,7 @@ def _is_instance(module: Module, node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id == module.scope(node).self_name
 
 
-def is_overridden(roles: Roles, graph: CallGraph, variable: Variable) -> bool:
+def is_overridden(graph: CallGraph, variable: Variable) -> bool:
     """Whether a statement that may set any name follows one that binds the variable, in the same scope."""
     module = variable.scope.module
     bindings = module.bindings(variable)
@@ -106,5 +104,5 @@ def is_overridden(roles: Roles, graph: CallGraph, variable: Variable) -> bool:
     return any(
         any(may_follow(module, binding.statement, statement) for binding in bindings)
         for statement in body
-        if overrides(roles, graph, module, statement)
+        if overrides(graph, module, statement)
     )

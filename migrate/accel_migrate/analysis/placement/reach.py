@@ -186,7 +186,7 @@ class ReachFinder:
         )
 
 
-def creation_scope(roles: Roles, graph: CallGraph, home: Scope, needs: list[tuple[Module, ast.AST]]) -> Scope:
+def creation_scope(graph: CallGraph, home: Scope, needs: list[tuple[Module, ast.AST]]) -> Scope:
     """Where the Accelerator is made: at home, or in the nearest caller of it that also calls all else that needs it."""
     functions = {function for module, node in needs if (function := module.scope(node).function) is not None}
     for function in functions - {home.function}:
@@ -196,7 +196,7 @@ def creation_scope(roles: Roles, graph: CallGraph, home: Scope, needs: list[tupl
         function = scope.function
         if function is None or scope.is_class:
             return home
-        if functions <= graph.reached_from(function, roles, scope.module) | {function}:
+        if functions <= graph.reached_from(function, scope.module) | {function}:
             return scope
         callers = {caller.scope(call).function: caller for caller, call in graph.sites.get(function, ())}
         if len(callers) != 1:
@@ -208,14 +208,14 @@ def creation_scope(roles: Roles, graph: CallGraph, home: Scope, needs: list[tupl
     return home
 
 
-def is_idle(roles: Roles, graph: CallGraph, module: Module, node: ast.AST) -> bool:
+def is_idle(graph: CallGraph, module: Module, node: ast.AST) -> bool:
     """Whether a node stands in a plain function that no file given calls or names: it may stay as it is."""
     function = module.scope(node).function
     if function is None or graph.all_sites.get(function) or module.functions[function].parent is not module.root:
         return False
     return not any(
-        _names(roles, other, node, function)
-        for other in roles.project.modules
+        _names(graph.roles, other, node, function)
+        for other in graph.roles.project.modules
         for node in other.walk(other.tree, ast.Name, ast.Attribute)
     )
 

@@ -81,9 +81,7 @@ class StartFinder:
             named, home = _imported_device(roles, module, [*self.dropped, *self.kept])
             files = [*self.modules, *([home] if home is not None else [])]
             others = any(b"mps" in module.source.data or b"xpu" in module.source.data for module in files)
-            if is_bound_to_cuda(
-                roles, graph, self.creation, self.modules, self.dropped, self.kept, self.aliases, self.bound
-            ):
+            if is_bound_to_cuda(graph, self.creation, self.modules, self.dropped, self.kept, self.aliases, self.bound):
                 if not others and module.imports.get("torch") == "torch":
                     choice = Choice(cpu=or_without_cuda(choice.cpu, module, self.creation))
                 elif choice.cpu is None and named is not None:
@@ -123,7 +121,7 @@ class StartFinder:
         late = [
             position
             for position in range(index)
-            if overrides(roles, graph, module, block[position]) or names_gpus(roles, graph, module, block[position])
+            if overrides(graph, module, block[position]) or names_gpus(graph, module, block[position])
         ]
         known = max([known, *[position + 1 for position in late]])
         earliest = max(earliest, known)
@@ -215,7 +213,7 @@ class StartFinder:
                 continue
             if any(p.module is self.module and self.module.holds(statement, p.node) for p in asked):
                 return position
-            if self.graph.reached_from(statement, self.roles, self.module) & inside:
+            if self.graph.reached_from(statement, self.module) & inside:
                 return position
         return len(block)
 
@@ -225,7 +223,7 @@ class StartFinder:
         home = place.module.scope(place.after).function
         for node in module.walk(self.creation.node, ast.Expr, ast.Assign, ast.Return):
             if module.scope(node) is self.creation:
-                if home in self.graph.reached_from(node, self.roles, module):
+                if home in self.graph.reached_from(node, module):
                     return node
         raise NotMigrated(
             "how the training is reached from where processes are joined is not visible to the analysis",
@@ -239,8 +237,7 @@ class StartFinder:
         module = self.module
         if (
             users
-            and (self.graph.reached_from(statement, self.roles, module) | _constructors(self.roles, module, statement))
-            & users
+            and (self.graph.reached_from(statement, module) | _constructors(self.roles, module, statement)) & users
         ):
             return True
         return any(
@@ -355,7 +352,7 @@ def _constructors(roles: Roles, module: Module, statement: ast.stmt) -> set[Func
 
 
 def printing(
-    roles: Roles, graph: CallGraph, reach: Reach, start: Start, modules: tuple[Module, ...], uses: list[ast.stmt]
+    graph: CallGraph, reach: Reach, start: Start, modules: tuple[Module, ...], uses: list[ast.stmt]
 ) -> Iterator[tuple[Module, ast.Call]]:
     """Every `print` that runs after the Accelerator is made and has it in reach."""
     early: set[Function] = set()
@@ -364,9 +361,9 @@ def printing(
         if any(isinstance(child, ast.stmt | ast.excepthandler | ast.match_case) for child in children(statement)):
             continue  # what it holds is asked by itself
         side = late if start.covers(statement) else early
-        side |= graph.reached_from(statement, roles, start.module)
+        side |= graph.reached_from(statement, start.module)
     for statement in uses:
-        late |= graph.reached_from(statement, roles, start.module)
+        late |= graph.reached_from(statement, start.module)
     for module in modules:
         for call in module.calls:
             if not _is_print(module, call) or reach.spelled(module, call) is None:

@@ -37,7 +37,7 @@ class Precision:
         return [*self.scaling.modules(), *[region.module for region in self.regions]]
 
 
-def find_precision(roles: Roles, graph: CallGraph, backwards: list[Backward], loops: list[LoaderLoop]) -> Precision:
+def find_precision(graph: CallGraph, backwards: list[Backward], loops: list[LoaderLoop]) -> Precision:
     """What the functions that train and evaluate do about precision."""
     functions = {backward.function for backward in backwards} | {loop.function for loop in loops}
     modules = dict.fromkeys([*[b.module for b in backwards], *[loop.module for loop in loops]])
@@ -49,12 +49,12 @@ def find_precision(roles: Roles, graph: CallGraph, backwards: list[Backward], lo
                 backward.call.lineno,
             )
     scaled = any(backward.scaler is not None for backward in backwards)
-    scaling = find_scaling(roles, graph, backwards) if scaled else Scaling()
+    scaling = find_scaling(graph, backwards) if scaled else Scaling()
     scaled_if = scaling_conditions(scaling, backwards)
     found = [
         region
         for module in modules
-        for region in regions_in(roles.project, module)
+        for region in regions_in(graph.roles.project, module)
         if (region.function in functions or region.function is None or _is_variable(region))
         and not (isinstance(region.enabled, ast.Constant) and region.enabled.value is False)
         and not isinstance(region.device, ast.Constant)  # the CPU by name: a GPU is not meant

@@ -68,18 +68,18 @@ class Scaling:
         return [module for module, _ in (*self.gone, *self.steps, *self.unscaled)]
 
 
-def find_scaling(roles: Roles, graph: CallGraph, backwards: list[Backward]) -> Scaling:
+def find_scaling(graph: CallGraph, backwards: list[Backward]) -> Scaling:
     """Every use of the GradScalers that scale these passes; raises NotMigrated for one that cannot be carried over."""
     found = Scaling()
     named = [backward.module.variable(backward.scaler) for backward in backwards if backward.scaler is not None]
-    ends = {link for variable in named if variable is not None for link in chain(roles, graph, variable)}
+    ends = {link for variable in named if variable is not None for link in chain(graph, variable)}
     scalers = {
         variable
-        for variable in roles.known
-        if roles.of(variable) & Role.SCALER and not ends.isdisjoint(chain(roles, graph, variable))
+        for variable in graph.roles.known
+        if graph.roles.of(variable) & Role.SCALER and not ends.isdisjoint(chain(graph, variable))
     }
-    reader = _Uses(roles, backwards, found, scalers)
-    for module in roles.project.modules:
+    reader = _Uses(graph.roles, backwards, found, scalers)
+    for module in graph.roles.project.modules:
         if any(variable.scope.module is module for variable in scalers):
             reader.read(module)
     for module, choice in found.choices:

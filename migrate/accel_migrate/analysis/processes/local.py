@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
-from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.analysis.values.roles import Role, arguments_of
 from accel_migrate.flow.nodes import all_arguments, children, is_call_of, is_text, operands, walk
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
@@ -29,14 +29,13 @@ class Locality:
 
     def __init__(
         self,
-        roles: Roles,
         graph: CallGraph,
         loops: Iterable[LoaderLoop],
         backwards: Iterable[Backward],
         whole: Iterable[ast.Call] = (),
         asked: Iterable[ast.Call] = (),
     ) -> None:
-        self.roles = roles
+        self.roles = graph.roles
         self.graph = graph
         self.loops = {loop.statement: loop for loop in loops}
         self.whole = frozenset(whole)  # calls that evaluate all of the data in a loop that trains elsewhere
@@ -152,7 +151,7 @@ class Locality:
         if target is None:
             return False
         if target.node not in self._collective:
-            functions = {target.node, *self.graph.reached_from(target.node, self.roles, target.module)}
+            functions = {target.node, *self.graph.reached_from(target.node, target.module)}
             self._collective[target.node] = any(
                 _is_collective(owner, node)
                 for owner in self.roles.project.modules

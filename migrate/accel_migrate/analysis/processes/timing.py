@@ -58,7 +58,7 @@ class Timing:
         waits = self.home.is_class and self.place.first_use is not None
         return waits and function is not self._method and function not in self.late
 
-    def may_be_skipped(self, roles: Roles, graph: CallGraph, module: Module, node: ast.AST) -> bool:
+    def may_be_skipped(self, graph: CallGraph, module: Module, node: ast.AST) -> bool:
         """Whether a class prepares only where it trains, and a run may come to a node that has not trained before."""
         method = self._method
         if not self.home.is_class or self.place.first_use is None:
@@ -69,7 +69,7 @@ class Timing:
                 around = owner.scope(call).function
                 if around is method and self._below(call):
                     continue
-                if any(method in graph.reached_from(each, roles, owner) for each in _run_before(owner, call)):
+                if any(method in graph.reached_from(each, owner) for each in _run_before(owner, call)):
                     continue
                 if around is None or around is method or not graph.sites.get(around):
                     return True
@@ -85,31 +85,31 @@ class Timing:
         return self.place.comes_before(node)
 
 
-def find_timing(roles: Roles, graph: CallGraph, home: Scope, place: Place) -> Timing:
+def find_timing(graph: CallGraph, home: Scope, place: Place) -> Timing:
     module = place.module
     around = module.scope(place.after)
     late: set[Function] = set()
-    family = roles.project.family(home) if home.is_class else frozenset[Scope]()
+    family = graph.roles.project.family(home) if home.is_class else frozenset[Scope]()
     below = [statement for statement in own_statements(around.node) if place.comes_before(statement)]
     for statement in below:
-        late |= graph.reached_from(statement, roles, module)
-    following = frozenset(_following(roles, graph, around.function))
+        late |= graph.reached_from(statement, module)
+    following = frozenset(_following(graph, around.function))
     early: set[Function] = set()
     if home.is_class and place.first_use is not None:
-        early = _may_precede(roles, graph, home, place)
+        early = _may_precede(graph, home, place)
         late |= {each for each in following if isinstance(each, Function)} - early
     elif home.is_class:
         for owner in family:
             for method in owner.node.body:  # type: ignore[attr-defined]
                 earlier = owner is not home and getattr(method, "name", "") == "__init__"
                 if isinstance(method, ast.FunctionDef) and method is not around.function and not earlier:
-                    late |= graph.reached_from(method, roles, owner.module)
-    for built in _built_late(roles, module, below, late):
+                    late |= graph.reached_from(method, owner.module)
+    for built in _built_late(graph.roles, module, below, late):
         late |= {method for method in built.node.body if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)}
     return Timing(home, place, frozenset(late), family, following, frozenset(early))
 
 
-def _may_precede(roles: Roles, graph: CallGraph, home: Scope, place: Place) -> set[Function]:
+def _may_precede(graph: CallGraph, home: Scope, place: Place) -> set[Function]:
     """The functions that may run before a method of a class prepares what the class has."""
     method = place.module.scope(place.after).function
     made = [home.constructor] if home.constructor is not None else []
@@ -121,11 +121,11 @@ def _may_precede(roles: Roles, graph: CallGraph, home: Scope, place: Place) -> s
         before += [(module, each) for each in above if each is place.after or not module.holds(each, step)]
         ways += [each for each in graph.sites.get(around.function, ()) if each not in ways]  # type: ignore[arg-type]
     # What another object runs in that method has its own prepared, as here.
-    found = {function for module, node in before for function in graph.reached_from(node, roles, module, method)}
+    found = {function for module, node in before for function in graph.reached_from(node, module, method)}
     return {*made, *found} - {method}
 
 
-def _following(roles: Roles, graph: CallGraph, function: Function | None) -> Iterator[ast.AST]:
+def _following(graph: CallGraph, function: Function | None) -> Iterator[ast.AST]:
     """What the callers of a function, and their callers, do below the call or in the loop around it."""
     waiting = [function] if function is not None else []
     for each in waiting:
@@ -134,7 +134,7 @@ def _following(roles: Roles, graph: CallGraph, function: Function | None) -> Ite
             for statement in own_statements(around.node):
                 if may_follow(module, call, statement):
                     yield statement
-                    yield from graph.reached_from(statement, roles, module)
+                    yield from graph.reached_from(statement, module)
             if around.function is not None and around.function not in waiting:
                 waiting.append(around.function)
 

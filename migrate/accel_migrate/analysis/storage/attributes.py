@@ -10,7 +10,7 @@ from accel_migrate.analysis.processes.timing import Timing, is_built_anew
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.methods import ForwardMethod
 from accel_migrate.analysis.values.provenance import chain
-from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.analysis.values.roles import Role
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.torch_api import ITSELF
 
@@ -51,7 +51,6 @@ class Question(NamedTuple):
 
 
 def own_attributes(
-    roles: Roles,
     graph: CallGraph,
     modules: tuple[Module, ...],
     aliases: frozenset[Variable],
@@ -61,16 +60,16 @@ def own_attributes(
     """Each question to a prepared model that its wrapper answers otherwise, once it is prepared; with the model in it."""
     registered: set[ast.AST] = {method.call.func for method in methods if method.is_known}
     for module in modules:
-        models = [(n, v) for v, named in module.named.items() if roles.of(v) & Role.MODEL for n in named]
+        models = [(n, v) for v, named in module.named.items() if graph.roles.of(v) & Role.MODEL for n in named]
         for node, variable in sorted(models, key=lambda each: module.position(each[0])):
             if isinstance(node.ctx, ast.Store):
                 continue
             asked = _question(module, node)
             if asked is None or asked in registered or not timing.after_prepare(module, node):
                 continue
-            if is_built_anew(roles, timing, module, node):
+            if is_built_anew(graph.roles, timing, module, node):
                 continue
-            if any(link in aliases for link in chain(roles, graph, variable)):
+            if any(link in aliases for link in chain(graph, variable)):
                 yield Question(module, asked, node)
 
 

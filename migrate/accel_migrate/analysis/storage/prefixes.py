@@ -24,11 +24,9 @@ _PREFIX = "module."
 _DEPTH = 8
 
 
-def states_with_prefix(
-    roles: Roles, graph: CallGraph, distribution: Distribution, storage: Storage
-) -> list[StateTaken]:
+def states_with_prefix(graph: CallGraph, distribution: Distribution, storage: Storage) -> list[StateTaken]:
     """The states of models that had the wrapper's keys, and no longer have them."""
-    wrapped = _Wrapped(roles, graph, frozenset(wrapping.call for wrapping in distribution.wrappings))
+    wrapped = _Wrapped(graph.roles, graph, frozenset(wrapping.call for wrapping in distribution.wrappings))
     return [
         one
         for one in storage.taken
@@ -188,13 +186,13 @@ def _of_states(module: Module, node: ast.AST) -> bool:
 _DOWNLOADS = ("load_state_dict_from_url", "load_url")
 
 
-def check_other_wrappers(roles: Roles, graph: CallGraph, distribution: Distribution, storage: Storage) -> None:
+def check_other_wrappers(graph: CallGraph, distribution: Distribution, storage: Storage) -> None:
     """Weights that a wrapper beside the training reads must go on fitting it."""
     going = {wrapping.call for wrapping in distribution.wrappings}
-    writes = states_with_prefix(roles, graph, distribution, storage)
+    writes = states_with_prefix(graph, distribution, storage)
     folders = {Path(one.module.source.path).parent for one in storage.taken}
-    for module, wrapper, call in _loads(roles, graph, storage) if going else ():
-        where = f"line {call.lineno} of {roles.project.file_name(module)} reads weights into a wrapper"
+    for module, wrapper, call in _loads(graph, storage) if going else ():
+        where = f"line {call.lineno} of {graph.roles.project.file_name(module)} reads weights into a wrapper"
         if wrapper in going:
             raise NotMigrated(
                 f"{where} that the training does not use: without it the files that fit so far, with `module.` in front of their "
@@ -209,26 +207,26 @@ def check_other_wrappers(roles: Roles, graph: CallGraph, distribution: Distribut
             )
 
 
-def loads_elsewhere(roles: Roles, graph: CallGraph, storage: Storage) -> Iterator[tuple[Module, ast.Call]]:
+def loads_elsewhere(graph: CallGraph, storage: Storage) -> Iterator[tuple[Module, ast.Call]]:
     """Loads into wrappers of other files, of weights that the script may have saved."""
-    for module, _, call in _loads(roles, graph, storage):
+    for module, _, call in _loads(graph, storage):
         if not _is_apart(graph, storage, module, call):
             yield module, call
 
 
-def _loads(roles: Roles, graph: CallGraph, storage: Storage) -> Iterator[tuple[Module, ast.Call, ast.Call]]:
+def _loads(graph: CallGraph, storage: Storage) -> Iterator[tuple[Module, ast.Call, ast.Call]]:
     """Each `wrapped.load_state_dict(...)` with the wrapper, unless the wrapped model is the training's own."""
-    for module in roles.project.modules:
+    for module in graph.roles.project.modules:
         if b"DataParallel" not in module.source.data:
             continue
         for wrapper in module.calls:
             variable = _bound(module, wrapper)
             if variable is None or variable in storage.models:
                 continue
-            wrapped = same_models(roles, graph, frozenset({variable})) | {variable}
-            if _trains(roles, wrapped):
+            wrapped = same_models(graph, frozenset({variable})) | {variable}
+            if _trains(graph.roles, wrapped):
                 continue
-            for other, call in roles.project.calls:
+            for other, call in graph.roles.project.calls:
                 if _loads_into(other, call, wrapped) and not _comes_before(module, wrapper, other, call):
                     yield other, wrapper, call
 

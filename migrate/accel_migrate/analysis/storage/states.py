@@ -112,17 +112,17 @@ def _returns(module: Module, function: Function) -> bool:
     return any(isinstance(n, ast.Yield | ast.YieldFrom) or (isinstance(n, ast.Return) and n.value) for n in own)
 
 
-def same_models(roles: Roles, graph: CallGraph, held: frozenset[Variable]) -> frozenset[Variable]:
+def same_models(graph: CallGraph, held: frozenset[Variable]) -> frozenset[Variable]:
     """Variables that hold a prepared model, or a part of one, under whatever name: its weights are theirs."""
-    found = {variable for variable in held if roles.of(variable) & Role.MODEL}
-    found |= {part for model in found for part in _built_in(roles, model)}
-    owners = {function: module for module in roles.project.modules for function in module.functions}
+    found = {variable for variable in held if graph.roles.of(variable) & Role.MODEL}
+    found |= {part for model in found for part in _built_in(graph.roles, model)}
+    owners = {function: module for module in graph.roles.project.modules for function in module.functions}
     calls = [(m, c, Definition(owners[f], f)) for f, sites in graph.sites.items() for m, c in sites]
-    goes_over = [each for module in roles.project.modules for each in _listed(graph, module)]
+    goes_over = [each for module in graph.roles.project.modules for each in _listed(graph, module)]
     while True:
         more = {
             variable
-            for module in roles.project.modules
+            for module in graph.roles.project.modules
             for variable, value in _assigned(module)
             if variable not in found and is_same(module, value, found)
         }

@@ -20,7 +20,7 @@ from accel_migrate.analysis.storage.states import (
     states_taken,
 )
 from accel_migrate.analysis.values.loops import CallGraph
-from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.analysis.values.roles import Role, arguments_of
 from accel_migrate.analysis.values.sources import contents
 from accel_migrate.flow.cfg import graph_of
 from accel_migrate.flow.nodes import called_name, walk
@@ -77,7 +77,6 @@ class Storage:
 
 
 def find_storage(
-    roles: Roles,
     graph: CallGraph,
     flow: RankFlow,
     timing: Timing,
@@ -89,15 +88,15 @@ def find_storage(
 
     `following`: also where a function that prepares has come back.
     """
-    everywhere = roles.project.modules
-    models = same_models(roles, graph, held)
+    everywhere = graph.roles.project.modules
+    models = same_models(graph, held)
     saves = [
         save
         for module in everywhere
         for save in saves_in(graph, timing, module)
         if timing.after_prepare(module, save.call) or _keeps_model(graph, save, models)
     ]
-    optimizers = frozenset(variable for variable in held if roles.of(variable) & Role.OPTIMIZER)
+    optimizers = frozenset(variable for variable in held if graph.roles.of(variable) & Role.OPTIMIZER)
     states = [state for module in everywhere for state in states_taken(timing, module, models, optimizers)]
     met = [(save.module, save.call) for save in saves] + [(one.module, one.call) for one in states if one.of_model]
     left = [] if following else [each for each in met if not timing.after_prepare(*each)]
@@ -108,7 +107,7 @@ def find_storage(
     guarded: list[Save | Written] = [save for save in saves if not save.plain]
     guarded += [one for one in written if not one.kept and one.statement not in plain]
     taken = [_before_guards(collected(flow, graph, state), guarded) for state in states]
-    loads = tuple(load for module in everywhere for load in loads_in(roles, timing, module))
+    loads = tuple(load for module in everywhere for load in loads_in(graph.roles, timing, module))
     return Storage(
         held,
         models,
@@ -118,7 +117,7 @@ def find_storage(
         written,
         loads,
         frozenset(load.call for load in loads if any(_is_behind(graph, load, save) for save in saves)),
-        tuple(one for module in everywhere if wraps for one in states_loaded_in(roles, timing, module, held)),
+        tuple(one for module in everywhere if wraps for one in states_loaded_in(graph.roles, timing, module, held)),
     )
 
 
@@ -177,7 +176,7 @@ def _before_guards(taken: StateTaken, guarded: list[Save | Written]) -> StateTak
     return taken
 
 
-def handed_on(roles: Roles, graph: CallGraph, timing: Timing, aliases: frozenset[Variable]) -> frozenset[Variable]:
+def handed_on(graph: CallGraph, timing: Timing, aliases: frozenset[Variable]) -> frozenset[Variable]:
     """The variables that get a prepared object as an argument, in whatever is called after prepare."""
     held = set(aliases)
     grown = True
@@ -185,7 +184,7 @@ def handed_on(roles: Roles, graph: CallGraph, timing: Timing, aliases: frozenset
         grown = False
         for function in timing.late:
             for caller, call in graph.sites.get(function, ()):
-                module = roles.project.module_of(function)
+                module = graph.roles.project.module_of(function)
                 for name, argument in arguments_of(call, Definition(module, function)):
                     parameter = Variable(module.functions[function], name)
                     if parameter not in held and caller.variable(argument) in held:

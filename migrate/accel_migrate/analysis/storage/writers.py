@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.storage.files import is_forward, opens_events
 from accel_migrate.analysis.values.imported import is_imported
 from accel_migrate.analysis.values.loops import CallGraph
-from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.analysis.values.roles import Role, arguments_of
 from accel_migrate.flow.nodes import children
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Module, Variable
@@ -16,23 +16,23 @@ from accel_migrate.flow.scopes import Module, Variable
 _TOLD = ("close", "flush")
 
 
-def plain_writers(roles: Roles, graph: CallGraph, module: Module) -> Iterator[ast.Call]:
+def plain_writers(graph: CallGraph, module: Module) -> Iterator[ast.Call]:
     """The SummaryWriters of a file of which nothing is ever asked, and that run no model."""
     for call in module.calls:
         statement = module.parents[call]
         if not isinstance(statement, ast.Assign) or len(statement.targets) > 1:
             continue
-        if opens_events(roles, module, call):
+        if opens_events(graph.roles, module, call):
             variable = module.variable(statement.targets[0])
-            if variable is not None and _Reads(roles, graph).only_tell(variable):
+            if variable is not None and _Reads(graph).only_tell(variable):
                 yield call
 
 
 class _Reads:
     """Goes through all that reads a writer, under each name that it has."""
 
-    def __init__(self, roles: Roles, graph: CallGraph) -> None:
-        self.roles = roles
+    def __init__(self, graph: CallGraph) -> None:
+        self.roles = graph.roles
         self.graph = graph
         self.seen: set[Variable] = set()
 

@@ -20,21 +20,19 @@ from accel_migrate.flow.scopes import Function, Module
 _ADDS_UP = ("all_reduce", "reduce", "all_gather", "all_gather_into_tensor", "all_gather_object")
 
 
-def with_shared_by_hand(
-    roles: Roles, graph: CallGraph, backwards: list[Backward], evaluations: list[Evaluation]
-) -> list[Evaluation]:
-    return [_by_hand(roles, graph, backwards, evaluation) or evaluation for evaluation in evaluations]
+def with_shared_by_hand(graph: CallGraph, backwards: list[Backward], evaluations: list[Evaluation]) -> list[Evaluation]:
+    return [_by_hand(graph, backwards, evaluation) or evaluation for evaluation in evaluations]
 
 
-def _by_hand(roles: Roles, graph: CallGraph, backwards: list[Backward], evaluation: Evaluation) -> Whole | None:
+def _by_hand(graph: CallGraph, backwards: list[Backward], evaluation: Evaluation) -> Whole | None:
     loop = evaluation.loop
-    if loop.function is None or any(_collectives(roles, {loop.function})):
+    if loop.function is None or any(_collectives(graph.roles, {loop.function})):
         return None  # sums in the function of the loop itself are understood one by one
-    samplers = frozenset(_samplers(roles, graph, loop))
-    collectives = frozenset(_collectives(roles, _around(roles, graph, backwards, loop)))
+    samplers = frozenset(_samplers(graph, loop))
+    collectives = frozenset(_collectives(graph.roles, _around(graph, backwards, loop)))
     if not samplers or not collectives:
         return None
-    found = [(m, call) for m, call in roles.project.calls if call in collectives | samplers]
+    found = [(m, call) for m, call in graph.roles.project.calls if call in collectives | samplers]
     owner, first = next((module, call) for module, call in found if call in collectives)
     if not any(_is_asked(module, call) for module, call in found):
         # On one process, where no group is started, they would fail. What all have alike is its own mean.
@@ -49,14 +47,14 @@ def _is_asked(module: Module, call: ast.Call) -> bool:
     return is_guarded(module, call) or any(isinstance(node, ast.If | ast.IfExp | ast.BoolOp) for node in above)
 
 
-def _around(roles: Roles, graph: CallGraph, backwards: list[Backward], loop: LoaderLoop) -> set[Function]:
+def _around(graph: CallGraph, backwards: list[Backward], loop: LoaderLoop) -> set[Function]:
     """The functions that an evaluation calls, those it is written in, and what these call."""
     trains = {backward.function for backward in backwards}
     assert loop.function is not None
-    found = set(graph.reached_from(loop.function, roles, loop.module))
+    found = set(graph.reached_from(loop.function, loop.module))
     for parent in loop.module.ancestors(loop.function):
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
-            reached = graph.reached_from(parent, roles, loop.module)
+            reached = graph.reached_from(parent, loop.module)
             if parent in trains or reached & trains:
                 break
             found |= {parent, *reached}
@@ -73,9 +71,9 @@ def _collectives(roles: Roles, functions: set[Function]) -> Iterator[ast.Call]:
                     yield node
 
 
-def _samplers(roles: Roles, graph: CallGraph, loop: LoaderLoop) -> Iterator[ast.Call]:
+def _samplers(graph: CallGraph, loop: LoaderLoop) -> Iterator[ast.Call]:
     """The DistributedSamplers of the loaders that a loop may read."""
-    for link in chain(roles, graph, loop.module.variable(loop.loader)):
+    for link in chain(graph, loop.module.variable(loop.loader)):
         module = link.scope.module
         for binding in module.bindings(link):
             if isinstance(binding.value, ast.Call):

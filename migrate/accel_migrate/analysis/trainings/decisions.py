@@ -60,9 +60,7 @@ class DecisionFinder:
         self.local = local
         self.kinds = FigureKinds(roles, local)
         self.loops = {loop.statement for loop in loops}
-        self.rounds = {
-            function for loop in loops for function in local.graph.reached_from(loop.statement, roles, loop.module)
-        }
+        self.rounds = {function for loop in loops for function in local.graph.reached_from(loop.statement, loop.module)}
         self.timing = timing
         self.flow = flow
 
@@ -162,7 +160,7 @@ class DecisionFinder:
 
     def _run_by(self, module: Module, statement: ast.AST) -> list[tuple[Module, ast.AST]]:
         """A statement, and every function that it calls."""
-        reached = self.local.graph.reached_from(statement, self.roles, module)
+        reached = self.local.graph.reached_from(statement, module)
         owners = self.roles.project.modules
         return [(module, statement), *((owner, each) for owner in owners for each in reached & owner.functions.keys())]
 

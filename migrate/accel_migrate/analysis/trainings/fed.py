@@ -6,15 +6,12 @@ import ast
 from collections.abc import Iterable
 
 from accel_migrate.analysis.values.loops import Backward, CallGraph
-from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Module
 
 
-def feeds_training(
-    roles: Roles, graph: CallGraph, backwards: Iterable[Backward], module: Module, made: ast.stmt
-) -> bool:
+def feeds_training(graph: CallGraph, backwards: Iterable[Backward], module: Module, made: ast.stmt) -> bool:
     """Whether what a statement binds may reach a backward pass; True where that is not visible to the analysis."""
     ends = {backward.call for backward in backwards}
     trains = {backward.function for backward in backwards}
@@ -44,7 +41,7 @@ def feeds_training(
             if handed_out or any(node in ends for node in module.walk(use)):
                 return True
             if not isinstance(use, ast.For | ast.While | ast.If | ast.With):
-                if graph.reached_from(use, roles, module) & trains:
+                if graph.reached_from(use, module) & trains:
                     return True
             pending.append(use)
     return False

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from accel_migrate.analysis.values.loops import Backward, CallGraph
-from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.analysis.values.roles import Role
 from accel_migrate.flow.nodes import calls_method, unparse
 from accel_migrate.flow.scopes import Function, Module
 
@@ -31,8 +31,8 @@ class GradientsRead:
 class Gradients:
     """Looks for work on gradients by hand; `clips` says of a call that it clips and stays as it is."""
 
-    def __init__(self, roles: Roles, graph: CallGraph, clips: Callable[[Module, ast.Call], bool]) -> None:
-        self.roles = roles
+    def __init__(self, graph: CallGraph, clips: Callable[[Module, ast.Call], bool]) -> None:
+        self.roles = graph.roles
         self.graph = graph
         self.clips = clips
 
@@ -57,7 +57,7 @@ class Gradients:
         for node in module.walk(statement):
             if self._works_on_gradients(module, node):
                 return module, node
-        reached = self.graph.reached_from(statement, self.roles, module)
+        reached = self.graph.reached_from(statement, module)
         for function in sorted(reached, key=self._runs_in_step):
             owner = self.roles.project.module_of(function)
             for node in owner.walk(function):

@@ -55,9 +55,7 @@ def bare_uses(
         some = flow.some_call(module.scope(call).function) and timing.after_prepare(module, call)
         if (guard is None and not some) or guard in lifted:
             continue
-        for node in (
-            _run(roles, flow.graph, module, call) if guard is not None else [_ran(roles, flow.graph, module, call)]
-        ):
+        for node in _run(flow.graph, module, call) if guard is not None else [_ran(flow.graph, module, call)]:
             if node in unwrapped:
                 yield module, node
                 continue
@@ -69,40 +67,35 @@ def bare_uses(
                 yield module, node
 
 
-def _ran(roles: Roles, graph: CallGraph, module: Module, call: ast.Call) -> ast.expr:
+def _ran(graph: CallGraph, module: Module, call: ast.Call) -> ast.expr:
     """What a call runs: what is called, or the model whose method runs its layers."""
     function = call.func
-    return (
-        function.value
-        if isinstance(function, ast.Attribute) and runs_layers(roles, graph, module, function)
-        else function
-    )
+    return function.value if isinstance(function, ast.Attribute) and runs_layers(graph, module, function) else function
 
 
-def _run(roles: Roles, graph: CallGraph, module: Module, call: ast.Call) -> Iterator[ast.expr]:
+def _run(graph: CallGraph, module: Module, call: ast.Call) -> Iterator[ast.expr]:
     """What a call may run as a model: what is called, and the arguments that the called function runs."""
-    yield _ran(roles, graph, module, call)
-    target = roles.target(module, call)
+    yield _ran(graph, module, call)
+    target = graph.roles.target(module, call)
     if target is None:
         root = module.full_name(call.func).partition(".")[0]
         if root and root not in _LIBRARIES:
             yield from all_arguments(call)
     elif not isinstance(target.node, ast.ClassDef):
-        yield from (value for name, value in arguments_of(call, target) if _runs(roles, graph, target, name, 0))
+        yield from (value for name, value in arguments_of(call, target) if _runs(graph, target, name, 0))
 
 
-def _runs(roles: Roles, graph: CallGraph, target: Definition, parameter: str, depth: int) -> bool:
+def _runs(graph: CallGraph, target: Definition, parameter: str, depth: int) -> bool:
     """Whether a function calls a parameter, or hands it to one that does."""
     module, variable = target.module, Variable(target.scope, parameter)
     for call in module.walk(target.node, ast.Call):
-        if module.variable(without_wrapper(_ran(roles, graph, module, call))) == variable:
+        if module.variable(without_wrapper(_ran(graph, module, call))) == variable:
             return True
-        inner = roles.function(module, call)
+        inner = graph.roles.function(module, call)
         if inner is None or depth > 5:
             continue
         if any(
-            module.variable(v) == variable and _runs(roles, graph, inner, n, depth + 1)
-            for n, v in arguments_of(call, inner)
+            module.variable(v) == variable and _runs(graph, inner, n, depth + 1) for n, v in arguments_of(call, inner)
         ):
             return True
     return False

@@ -25,13 +25,13 @@ _DEEPEST = 4  # functions that hand a model on to each other
 
 
 def check_optimizers(
-    roles: Roles, graph: CallGraph, optimizers: list[Variable], for_accelerate: bool, averages_tensors: bool
+    graph: CallGraph, optimizers: list[Variable], for_accelerate: bool, averages_tensors: bool
 ) -> None:
     """Raise NotMigrated for an optimizer that cannot be prepared."""
     for optimizer in optimizers:
-        for link in chain(roles, graph, optimizer):
-            _check_optimizer(roles, link, averages_tensors)
-            for module, name in bare_weights(roles, link) if for_accelerate else ():
+        for link in chain(graph, optimizer):
+            _check_optimizer(graph.roles, link, averages_tensors)
+            for module, name in bare_weights(graph.roles, link) if for_accelerate else ():
                 raise NotMigrated(_of_no_model(name), (module, name))
 
 

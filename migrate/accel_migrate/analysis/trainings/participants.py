@@ -84,40 +84,40 @@ class Participants:
 
 
 def only_prepared(
-    roles: Roles, graph: CallGraph, participants: Participants, prepared: frozenset[Variable], for_accelerate: bool
+    graph: CallGraph, participants: Participants, prepared: frozenset[Variable], for_accelerate: bool
 ) -> Participants:
     """The same, without the loaders of evaluations that `prepare` does not get; NotMigrated if it gets one of several."""
     evaluations: list[Evaluation] = []
     shared = set(participants.shared)
     for evaluation in participants.evaluations:
-        links = chain(roles, graph, evaluation.loop.module.variable(evaluation.loop.loader))
+        links = chain(graph, evaluation.loop.module.variable(evaluation.loop.loader))
         if evaluation.prepares and not prepared.intersection(links):
             shared -= set(links)
             whole = Whole(evaluation.loop, _NOT_BUILT_HERE, evaluation.loop.statement.lineno)
-            evaluation = whole if for_accelerate else _in_place(roles, graph, participants.loops, whole)
+            evaluation = whole if for_accelerate else _in_place(graph, participants.loops, whole)
         if evaluation.prepares:
-            _check_other_loaders(roles, graph, evaluation.loop, links, prepared)
+            _check_other_loaders(graph, evaluation.loop, links, prepared)
         evaluations.append(evaluation)
     return replace(participants, evaluations=tuple(evaluations), shared=frozenset(shared))
 
 
-def _in_place(roles: Roles, graph: CallGraph, loops: Iterable[LoaderLoop], whole: Whole) -> Evaluation:
+def _in_place(graph: CallGraph, loops: Iterable[LoaderLoop], whole: Whole) -> Evaluation:
     """What is read whole because its loader is not prepared may be dealt out all the same, as it is."""
     loop = whole.loop
-    sources = {*chain(roles, graph, loop.module.variable(loop.loader))}
-    trained = (link for each in loops if each.trains for link in chain(roles, graph, each.module.variable(each.loader)))
-    if not sources or not sources.isdisjoint(trained) or draws_data(roles, graph, loop.module, loop.loader):
+    sources = {*chain(graph, loop.module.variable(loop.loader))}
+    trained = (link for each in loops if each.trains for link in chain(graph, each.module.variable(each.loader)))
+    if not sources or not sources.isdisjoint(trained) or draws_data(graph, loop.module, loop.loader):
         return whole
-    return judge_by_batch(roles, graph, whole, prepares=False)
+    return judge_by_batch(graph.roles, graph, whole, prepares=False)
 
 
 def _check_other_loaders(
-    roles: Roles, graph: CallGraph, loop: LoaderLoop, links: list[Variable], prepared: frozenset[Variable]
+    graph: CallGraph, loop: LoaderLoop, links: list[Variable], prepared: frozenset[Variable]
 ) -> None:
     """A function that is handed loaders of several places counts right for all of them or for none."""
-    covered = {source for link in prepared.intersection(links) for source in chain(roles, graph, link)}
+    covered = {source for link in prepared.intersection(links) for source in chain(graph, link)}
     for link in links:
-        if link not in covered and is_root(roles, link) and not is_passed_on(graph, link):
+        if link not in covered and is_root(graph.roles, link) and not is_passed_on(graph, link):
             (binding, *_) = link.scope.module.bindings(link)
             goes = f"{loop.function.name}()" if loop.function is not None else "the evaluation"
             message = (
@@ -163,14 +163,14 @@ class ParticipantFinder:
         self._check_gradients()
         models, optimizers = self._trained()
         check_backwards(self.flow, self.group.backwards)
-        methods = tuple(find_forward_methods(self.roles, self.graph, self.group.backwards, models, self.for_accelerate))
+        methods = tuple(find_forward_methods(self.graph, self.group.backwards, models, self.for_accelerate))
         loops = self._own_loops(models)
-        evaluations = with_shared_by_hand(self.roles, self.graph, self.group.backwards, self._evaluations(loops))
+        evaluations = with_shared_by_hand(self.graph, self.group.backwards, self._evaluations(loops))
         near = self._files(models + optimizers, loops)
         check_obstacles(self.roles, near)
-        distribution = find_distribution(self.roles, self.graph, near, evaluations)
-        evaluating = evaluating_calls(self.roles, self.graph, self.group.backwards, loops)
-        whole = kept_whole(self.roles, self.graph, evaluating)
+        distribution = find_distribution(self.graph, near, evaluations)
+        evaluating = evaluating_calls(self.graph, self.group.backwards, loops)
+        whole = kept_whole(self.graph, evaluating)
         evaluations = [
             self._in_place(loops, Whole(e.loop, _KEPT_WHOLE, e.loop.statement.lineno))
             if e.prepares and whole.issuperset(self._sources(e.loop))
@@ -198,7 +198,7 @@ class ParticipantFinder:
         )
 
     def _chain(self, variable: Variable) -> list[Variable]:
-        return chain(self.roles, self.graph, variable)
+        return chain(self.graph, variable)
 
     def _check_gradients(self) -> None:
         """A backward pass that is handed a gradient, beside others, would be the only one that is not the Accelerator's."""
@@ -214,7 +214,7 @@ class ParticipantFinder:
         optimized = self._optimized_models(optimizers)
         named = [v for v, role in self.group.variables.items() if role & Role.MODEL]
         if optimizers:
-            path = LossPath(self.roles, self.graph, backwards)
+            path = LossPath(self.graph, backwards)
             wholes = {whole_model(self.roles, model) for model in named}
             others = [model for model in path.models if whole_model(self.roles, model) not in wholes]
             named += [model for model in others if not optimized.isdisjoint(self._chain(model))]
@@ -224,15 +224,15 @@ class ParticipantFinder:
             models = [variable for b in backwards for variable in updated_by_hand(self.roles, b)]
         if not models:
             stepped = next((each for each in backwards if is_stepped(each)), backwards[0])
-            raise NotMigrated(why_no_update(self.roles, self.graph, stepped), (stepped.module, stepped.call))
-        check_optimizers(self.roles, self.graph, optimizers, self.for_accelerate, self._averages_tensors(optimizers))
+            raise NotMigrated(why_no_update(self.graph, stepped), (stepped.module, stepped.call))
+        check_optimizers(self.graph, optimizers, self.for_accelerate, self._averages_tensors(optimizers))
         self._check_each_optimizer(optimizers)
         return models, optimizers
 
     def _check_each_optimizer(self, optimizers: list[Variable]) -> None:
         """Of several optimizers each must be known to update models: what one alone knows is not averaged otherwise."""
         for optimizer in optimizers if len(optimizers) > 1 else ():
-            built = built_calls(self.roles, self.graph, optimizer, Role.OPTIMIZER)
+            built = built_calls(self.graph, optimizer, Role.OPTIMIZER)
             tensors = all(steps_own_tensors(*made) for made in built)
             averaged = tensors and self._averages_tensors(optimizers)
             if built and not averaged and not self._optimized_models([optimizer]):
@@ -256,7 +256,7 @@ class ParticipantFinder:
     def _run_by(self, path: LossPath, named: list[Variable], optimized: set[Variable]) -> list[Variable]:
         """Of the models that are named those that the loss is computed through and the optimizers update."""
         run = [model for model in named if path.goes_through(model)]
-        same = {model: same_models(self.roles, self.graph, model) for model in named}
+        same = {model: same_models(self.graph, model) for model in named}
         models = [model for model in run if not optimized or not same[model].isdisjoint(optimized)]
         if not optimized and (path.unknown or len(models) > 1):
             self._check_known(path, models)
@@ -309,7 +309,7 @@ class ParticipantFinder:
         """Models whose parameters these optimizers were built over."""
         found: set[Variable] = set()
         for optimizer in optimizers:
-            for link in chain(self.roles, self.graph, optimizer):
+            for link in chain(self.graph, optimizer):
                 found |= self.roles.observed[link].over if link in self.roles.observed else set()
                 module = link.scope.module
                 for binding in module.bindings(link):
@@ -326,7 +326,7 @@ class ParticipantFinder:
         found: set[Variable] = set()
         for variable, _ in variables_in(module, value):
             if self.roles.of(variable) & Role.MODEL:
-                found.update(chain(self.roles, self.graph, variable))
+                found.update(chain(self.graph, variable))
             elif depth < 2 and not self.roles.of(variable):
                 for binding in module.bindings(variable):
                     if binding.value is not None and binding.kind == "assign":
@@ -335,12 +335,11 @@ class ParticipantFinder:
 
     def _own_loops(self, models: list[Variable]) -> list[LoaderLoop]:
         """The loader loops in which these models run, here or in what the loop calls."""
-        own = {link for model in models for link in chain(self.roles, self.graph, model)}
+        own = {link for model in models for link in chain(self.graph, model)}
 
         def runs(module: Module, node: ast.AST) -> bool:
             return any(
-                self.roles.of(variable) & Role.MODEL
-                and any(link in own for link in chain(self.roles, self.graph, variable))
+                self.roles.of(variable) & Role.MODEL and any(link in own for link in chain(self.graph, variable))
                 for variable, _ in variables_in(module, node)
             )
 
@@ -351,7 +350,7 @@ class ParticipantFinder:
                 continue
             mentions = runs(loop.module, loop.statement) or any(
                 runs(self.roles.project.module_of(function), function)
-                for function in self.graph.reached_from(loop.statement, self.roles, loop.module)
+                for function in self.graph.reached_from(loop.statement, loop.module)
             )
             if mentions or any(child in mine for child in loop.module.walk(loop.statement)):
                 found.append(loop)
@@ -360,7 +359,7 @@ class ParticipantFinder:
 
     def _files(self, variables: list[Variable], loops: list[LoaderLoop]) -> list[Module]:
         """The files in which these objects are built, handed on and used."""
-        links = [link for variable in variables for link in chain(self.roles, self.graph, variable)]
+        links = [link for variable in variables for link in chain(self.graph, variable)]
         found = [b.module for b in self.group.backwards] + [loop.module for loop in loops]
         found += [link.scope.module for link in links if runs_in(self.roles.project, link, self.scripts)]
         return list(dict.fromkeys(found))
@@ -418,11 +417,11 @@ class ParticipantFinder:
         variable = loop.module.variable(loop.loader)
         if variable is None:
             return Whole(loop, "its loader has no name of its own", loop.statement.lineno)
-        if is_foreign_loader(self.roles, self.graph, variable):
+        if is_foreign_loader(self.graph, variable):
             return Whole(loop, "its loader is of a library that samples by itself", loop.statement.lineno)
         sources = set(self._sources(loop))
         for module, node, collected in self.collected:
-            if not sources.isdisjoint(chain(self.roles, self.graph, collected)):
+            if not sources.isdisjoint(chain(self.graph, collected)):
                 reason = f"`{unparse(node)[:50]}` reads all batches of its loader"
                 return self._in_place(loops, Whole(loop, reason, node.lineno, module))
         by_rows = self._judged_by_rows(loop, variable, moves)
@@ -434,14 +433,14 @@ class ParticipantFinder:
         return judge_by_batch(self.roles, self.graph, by_rows, trains)
 
     def _in_place(self, loops: list[LoaderLoop], whole: Whole) -> Evaluation:
-        return whole if self.for_accelerate else _in_place(self.roles, self.graph, loops, whole)
+        return whole if self.for_accelerate else _in_place(self.graph, loops, whole)
 
     def _judged_by_rows(self, loop: LoaderLoop, loader: Variable, moves: list[Move]) -> Gather | Whole:
-        if pads_batches(self.roles, self.graph, loop.module, loop.loader):
+        if pads_batches(self.graph, loop.module, loop.loader):
             return Whole(loop, "its collate_fn may pad each batch to a length of its own", loop.statement.lineno)
-        if collates_graphs(self.roles, self.graph, loader):
+        if collates_graphs(self.graph, loader):
             return Whole(loop, "its batches are graphs", loop.statement.lineno)
-        if may_drop_last(self.roles, self.graph, loop.module, loop.loader):
+        if may_drop_last(self.graph, loop.module, loop.loader):
             return Whole(
                 loop, "its loader may drop a last batch, and on N processes would drop more", loop.statement.lineno
             )
@@ -451,7 +450,7 @@ class ParticipantFinder:
         return judge(self.roles, self.graph, loop, moves)
 
     def _sources(self, loop: LoaderLoop) -> list[Variable]:
-        return chain(self.roles, self.graph, loop.module.variable(loop.loader))
+        return chain(self.graph, loop.module.variable(loop.loader))
 
     def _loaders(self, loops: list[LoaderLoop], evaluations: list[Evaluation]) -> list[Variable]:
         """The loaders to shard: those trained on, and those whose evaluation gathers."""
@@ -461,7 +460,7 @@ class ParticipantFinder:
         for loop in loops:
             variable = loop.module.variable(loop.loader)
             if variable is not None and id(loop) not in apart:
-                if not is_foreign_loader(self.roles, self.graph, variable):
+                if not is_foreign_loader(self.graph, variable):
                     (trained if loop.trains else evaluated).append(variable)
         return list(dict.fromkeys([*trained, *self._read_by_hand(), *evaluated]))
 
@@ -472,9 +471,8 @@ class ParticipantFinder:
         for module, call in self.roles.project.calls:
             if is_call_of(call, "next"):
                 read = module.statement(call)
-                if is_read_in_training(self.roles, self.graph, self.group.backwards, module, call) and (
-                    not isinstance(read, ast.Assign)
-                    or feeds_training(self.roles, self.graph, self.group.backwards, module, read)
+                if is_read_in_training(self.graph, self.group.backwards, module, call) and (
+                    not isinstance(read, ast.Assign) or feeds_training(self.graph, self.group.backwards, module, read)
                 ):
                     found += batches.loaders(module, call) or ()
         return found
@@ -502,4 +500,4 @@ class ParticipantFinder:
         if loop.module is module and any(parent is loop.statement for parent in module.ancestors(node)):
             return True
         function = module.scope(node).function
-        return function is not None and function in self.graph.reached_from(loop.statement, self.roles, loop.module)
+        return function is not None and function in self.graph.reached_from(loop.statement, loop.module)

@@ -30,9 +30,7 @@ class EvaluatingCall:
     loader: Variable
 
 
-def evaluating_calls(
-    roles: Roles, graph: CallGraph, backwards: list[Backward], loops: list[LoaderLoop]
-) -> list[EvaluatingCall]:
+def evaluating_calls(graph: CallGraph, backwards: list[Backward], loops: list[LoaderLoop]) -> list[EvaluatingCall]:
     """The calls that run a training loop without its backward pass; NotMigrated where that cannot be told."""
     found: list[EvaluatingCall] = []
     for loop in loops:
@@ -52,7 +50,7 @@ def evaluating_calls(
         if len({variable for _, _, variable in handed}) < 2:
             continue
         for caller, call, variable in handed:
-            trains = trains_by(roles, caller, call, own, tests)
+            trains = trains_by(graph.roles, caller, call, own, tests)
             if trains is None:
                 raise NotMigrated(
                     f"{function.name}() trains or evaluates by a condition that its calls do not show; "
@@ -79,9 +77,9 @@ def _check_picked(module: Module, loader: Variable) -> None:
         )
 
 
-def kept_whole(roles: Roles, graph: CallGraph, calls: list[EvaluatingCall]) -> frozenset[Variable]:
+def kept_whole(graph: CallGraph, calls: list[EvaluatingCall]) -> frozenset[Variable]:
     """The loaders of evaluating calls, under every name they have on the way."""
-    return frozenset(link for call in calls for link in chain(roles, graph, call.loader))
+    return frozenset(link for call in calls for link in chain(graph, call.loader))
 
 
 def conditions(loop: LoaderLoop, backward: Backward) -> list[ast.expr]:

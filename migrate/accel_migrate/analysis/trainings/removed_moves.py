@@ -48,24 +48,23 @@ class Sorted(NamedTuple):
 
 
 def sort_moves(
-    roles: Roles,
     graph: CallGraph,
     modules: tuple[Module, ...],
     participants: Participants,
     place: Place,
     timing: Timing,
 ) -> Sorted:
-    sorter = _Sorter(roles, graph, modules, participants, place, timing)
+    sorter = _Sorter(graph, modules, participants, place, timing)
     dropped: list[Move] = []
     kept: list[Move] = []
     for module in modules:
-        for move in moves_in(roles, module):
+        for move in moves_in(graph.roles, module):
             (dropped if sorter.is_needless(move) else kept).append(move)
-    branches = _in_branches(roles, dropped)
+    branches = _in_branches(graph.roles, dropped)
     dropped, kept = [move for move in dropped if move not in branches], [*kept, *branches]
     reads = [read for module in modules for call in module.calls if (read := _read_on_cpu(module, call)) is not None]
     fetched = [r for r in reads if timing.after_prepare(r.module, r.call) and sorter.is_batch(r.module, r.value)]
-    return _unplaced_loaders(roles, graph, participants, sorter, Sorted(frozenset(), dropped, kept, fetched))
+    return _unplaced_loaders(graph, participants, sorter, Sorted(frozenset(), dropped, kept, fetched))
 
 
 def _in_branches(roles: Roles, moves: list[Move]) -> list[Move]:
@@ -80,16 +79,14 @@ def _in_branches(roles: Roles, moves: list[Move]) -> list[Move]:
     return [move for found in by_model.values() if len(found) >= _MANY for move in found]
 
 
-def _unplaced_loaders(
-    roles: Roles, graph: CallGraph, participants: Participants, sorter: _Sorter, first: Sorted
-) -> Sorted:
+def _unplaced_loaders(graph: CallGraph, participants: Participants, sorter: _Sorter, first: Sorted) -> Sorted:
     """The loaders whose batches stay where they are keep their moves."""
     in_parallel = any(wrapping.is_data_parallel for wrapping in participants.distribution.wrappings)
     _, dropped, kept, fetched = first
-    members = Members(roles, {m.call for m in (*dropped, *kept)}, {read.call for read in fetched}, in_parallel)
+    members = Members(graph.roles, {m.call for m in (*dropped, *kept)}, {read.call for read in fetched}, in_parallel)
     found: set[Variable] = set()
     for loop in participants.loops if dropped or kept else ():
-        links = chain(roles, graph, loop.module.variable(loop.loader))
+        links = chain(graph, loop.module.variable(loop.loader))
         if not any(link in participants.shared for link in links):
             members.check_data_parallel(loop)
         elif members.unmoved(loop) is not None:
@@ -97,7 +94,7 @@ def _unplaced_loaders(
             found.update(links)
 
     def stays(module: Module, value: ast.expr) -> bool:
-        return any(set(chain(roles, graph, v)) & found for v in sorter.batches.loaders(module, value) or ())
+        return any(set(chain(graph, v)) & found for v in sorter.batches.loaders(module, value) or ())
 
     staying = [move for move in dropped if stays(move.module, move.receiver)]
     return Sorted(
@@ -122,23 +119,22 @@ def _read_on_cpu(module: Module, call: ast.Call) -> HostRead | None:
 class _Sorter:
     def __init__(
         self,
-        roles: Roles,
         graph: CallGraph,
         modules: tuple[Module, ...],
         participants: Participants,
         place: Place,
         timing: Timing,
     ) -> None:
-        self.roles = roles
+        self.roles = graph.roles
         self.graph = graph
         self.aliases = aliases = participants.aliases
         # A loader may have taken the prepared one's name later.
-        self.batches = Batches(roles, graph, lambda module, loader: any(set_anew(graph, timing, module, loader)))
+        self.batches = Batches(graph.roles, graph, lambda module, loader: any(set_anew(graph, timing, module, loader)))
         self.shared = participants.shared
         self.timing = timing
-        self.uses = EarlyUses(roles, graph, aliases, place)
+        self.uses = EarlyUses(graph, aliases, place)
         self.later = [
-            ({built.variable for built in objects}, EarlyUses(roles, graph, aliases, replace(place, after=after)))
+            ({built.variable for built in objects}, EarlyUses(graph, aliases, replace(place, after=after)))
             for after, objects in place.again()
         ]
         self.early = self.uses.run_before()
@@ -194,7 +190,7 @@ class _Sorter:
 
     def _is_built_apart(self, stored: list[Variable]) -> bool:
         """Whether another script hands over a model of its own, which nothing prepares there."""
-        links = [link for v in stored if v in self.aliases for link in chain(self.roles, self.graph, v)]
+        links = [link for v in stored if v in self.aliases for link in chain(self.graph, v)]
         return any(is_root(self.roles, link) and link not in self.aliases for link in links)
 
     def _is_another(self, move: Move, stored: list[Variable]) -> bool:
@@ -218,7 +214,7 @@ class _Sorter:
 
     def _is_shared(self, loader: Variable) -> bool:
         """Whether every loader that a name may stand for is sharded."""
-        links = chain(self.roles, self.graph, loader)
+        links = chain(self.graph, loader)
         built = [link for link in links if is_root(self.roles, link)]
         return any(link in self.shared for link in links) and all(link in self.shared for link in built)
 

@@ -90,12 +90,12 @@ def read(
     project = Program(modules)
     roles = Roles(project, facts)
     graph = CallGraph(roles)
-    flow = RankFlow(roles, graph)
+    flow = RankFlow(graph)
     backwards = backward_calls(roles)
-    loops = loader_loops(roles, graph, backwards)
+    loops = loader_loops(graph, backwards)
     trainings: list[Training] = []
     refusals: list[Refusal] = []
-    for index, group in enumerate(find_groups(roles, graph, backwards)):
+    for index, group in enumerate(find_groups(graph, backwards)):
         first = group.backwards[0]
         try:
             trainings += [
@@ -112,7 +112,7 @@ def read(
                     for_accelerate,
                     again.get(index, Again()),
                 ).training()
-                for own_graph in entries(roles, graph, group)
+                for own_graph in entries(graph, group)
             ]
         except NotMigrated as trouble:
             where = trouble.module or first.module
@@ -251,13 +251,13 @@ class _Reader:
             self.roles, self.graph, self.flow, self.group, self.loops, self.for_accelerate, whole, in_place
         ).participants()
         self.sharded = [e.loop.statement for e in participants.evaluations if e.prepares]
-        setup = SetupFinder(self.roles, self.graph, self.group).setup(participants)
+        setup = SetupFinder(self.graph, self.group).setup(participants)
         prepared = frozenset(built.variable for built in setup.prepared)
-        participants = only_prepared(self.roles, self.graph, participants, prepared, self.for_accelerate)
+        participants = only_prepared(self.graph, participants, prepared, self.for_accelerate)
         found = self._findings(participants, setup, following)
         for each in participants.evaluations:
             loop = each.loop
-            if each.prepares and found.timing.may_be_skipped(self.roles, self.graph, loop.module, loop.statement):
+            if each.prepares and found.timing.may_be_skipped(self.graph, loop.module, loop.statement):
                 raise NotMigrated(
                     f"{getattr(loop.function, 'name', 'it')}() may run before its loader is prepared",
                     (loop.module, loop.statement),
@@ -286,10 +286,8 @@ class _Reader:
         lost = passed | {part for node in named for part in walk(node)}
         distribution, rebound = tidied(found.distribution, gone, device, lost, start.statement, given)
         self._check_told(distribution, rebound, creation)
-        own_names = tuple(agreed_names(self.roles, self.graph, start))
-        prints = self._printed_once(
-            found, printing(self.roles, self.graph, reach, start, modules, list(setup.uses)), modules
-        )
+        own_names = tuple(agreed_names(self.graph, start))
+        prints = self._printed_once(found, printing(self.graph, reach, start, modules, list(setup.uses)), modules)
         return Training(
             index=self.index,
             home=setup.home,
@@ -312,7 +310,7 @@ class _Reader:
             start=start,
             prints=tuple(prints),
             needs_device=device is not None and device_is_needed(device, gone, reach, self.graph),
-            device_texts=texts_of(self.roles, self.graph, device, modules, gone) if device is not None else (),
+            device_texts=texts_of(self.graph, device, modules, gone) if device is not None else (),
             given=given,
             wraps_models=self.for_accelerate,
             model_attributes=found.attributes,
@@ -352,7 +350,7 @@ class _Reader:
 
     def _findings(self, participants: Participants, setup: Setup, following: bool) -> _Findings:
         home, place = setup.home, setup.place
-        precision = find_precision(self.roles, self.graph, self.group.backwards, list(participants.loops))
+        precision = find_precision(self.graph, self.group.backwards, list(participants.loops))
         used_in = [
             place.module,
             *[b.module for b in self.group.backwards],
@@ -360,14 +358,14 @@ class _Reader:
             *([owner.module for owner in self.roles.project.family(home)] if home.is_class else []),
         ]
         modules = tuple(dict.fromkeys([*used_in, *precision.modules(), *participants.distribution.modules()]))
-        timing = find_timing(self.roles, self.graph, home, place)
+        timing = find_timing(self.graph, home, place)
         modules = (*modules, *self._moving(modules, participants, place, timing))
-        held = handed_on(self.roles, self.graph, timing, participants.aliases)
+        held = handed_on(self.graph, timing, participants.aliases)
         everywhere = dict.fromkeys([*modules, *[variable.scope.module for variable in held]])
         distribution = with_unwrapping(participants.distribution, everywhere, home, place, held, self.for_accelerate)
         if home.is_class:
             distribution = through_trainer(self.roles, distribution, home)
-        unplaced, dropped, kept, fetched = sort_moves(self.roles, self.graph, modules, participants, place, timing)
+        unplaced, dropped, kept, fetched = sort_moves(self.graph, modules, participants, place, timing)
         spared = (
             dropped
             if self.keep_device or self.again.staying
@@ -375,8 +373,8 @@ class _Reader:
         )
         dropped, kept = [move for move in dropped if move not in spared], [*kept, *spared]
         self.followed = follows_prepare(timing, self.roles.project.modules)
-        storage = find_storage(self.roles, self.graph, self.flow, timing, held, self.for_accelerate, following)
-        check_other_wrappers(self.roles, self.graph, distribution, storage)
+        storage = find_storage(self.graph, self.flow, timing, held, self.for_accelerate, following)
+        check_other_wrappers(self.graph, distribution, storage)
         shares = [
             loop
             for loop in participants.loops
@@ -384,13 +382,11 @@ class _Reader:
             if not is_another(self.graph, timing, loop.module, loop.loader)
         ]
         evaluating = [call for e in participants.evaluations if isinstance(e, Whole) for call in e.calls]
-        local = Locality(self.roles, self.graph, shares, self.group.backwards, evaluating)
-        drawn = in_own_order(
-            self.roles, self.graph, self.flow, timing, participants.evaluations, not self.for_accelerate
-        )
+        local = Locality(self.graph, shares, self.group.backwards, evaluating)
+        drawn = in_own_order(self.graph, self.flow, timing, participants.evaluations, not self.for_accelerate)
         deciding = local
         if drawn:
-            deciding = Locality(self.roles, self.graph, [*shares, *drawn], self.group.backwards, evaluating)
+            deciding = Locality(self.graph, [*shares, *drawn], self.group.backwards, evaluating)
         lifted = {one.guard for one in storage.lifted}
         return _Findings(
             modules,
@@ -401,13 +397,13 @@ class _Reader:
             tuple(DecisionFinder(self.roles, deciding, [*shares, *drawn], timing, self.flow).find(modules)),
             storage,
             tuple(bare_uses(self.roles, self.flow, timing, storage.held, lifted, distribution.unwrapped)),
-            tuple(own_attributes(self.roles, self.graph, modules, participants.aliases, timing, participants.methods)),
+            tuple(own_attributes(self.graph, modules, participants.aliases, timing, participants.methods)),
             dropped,
             kept,
             tuple(spared),
             unplaced,
             tuple(fetched),
-            find_device(self.roles, self.graph, home, place, self._made(setup, kept + dropped), distribution),
+            find_device(self.graph, home, place, self._made(setup, kept + dropped), distribution),
         )
 
     def _made(self, setup: Setup, moves: list[Move]) -> list[Move]:
@@ -426,7 +422,7 @@ class _Reader:
         """Other files on the way of the objects with moves that go: what a script moves a trainer's class prepares."""
         files = dict.fromkeys(link.scope.module for links in participants.chains for link in links)
         others = tuple(module for module in files if module not in modules and moves_in(self.roles, module))
-        found = sort_moves(self.roles, self.graph, others, participants, place, timing).dropped if others else []
+        found = sort_moves(self.graph, others, participants, place, timing).dropped if others else []
         return list(dict.fromkeys(move.module for move in found))
 
     def _reach(
@@ -438,7 +434,7 @@ class _Reader:
         needs += [(place.module, statement) for statement in (place.after, *[after for after, _ in place.again()])]
         needs += [(e.loop.module, e.after) for e in participants.evaluations if isinstance(e, Gather)]
         needs += [(e.loop.module, e.loop.statement) for e in participants.evaluations if isinstance(e, Summed)]
-        needs += [(m.module, m.call) for m in found.renamed if not is_idle(self.roles, self.graph, m.module, m.call)]
+        needs += [(m.module, m.call) for m in found.renamed if not is_idle(self.graph, m.module, m.call)]
         needs += [
             (replacement.module, replacement.node)
             for replacement in distribution.replacements
@@ -480,7 +476,7 @@ class _Reader:
         home, device = setup.home, found.device
         if home.is_class and not (device is not None and self._is_read_beside(device, setup.place, found)):
             return home
-        around = creation_scope(self.roles, self.graph, home, needs) if not home.is_class else home
+        around = creation_scope(self.graph, home, needs) if not home.is_class else home
         made = device.scope if device is not None and not self._is_left_behind(device, home, found) else around
         return self._above_all(made, found.distribution)
 
@@ -526,9 +522,7 @@ class _Reader:
         setting_up = setup.place.module.scope(setup.place.after) if creation.is_class else creation
         own = device if device is not None and device.scope in (creation, setting_up) else None
         moves = [] if device is not None or self.keep_device else dropped + kept
-        given = find_outside_device(
-            self.roles, self.graph, creation, moves, modules, found.gone(reach), reach, found.distribution
-        )
+        given = find_outside_device(self.graph, creation, moves, modules, found.gone(reach), reach, found.distribution)
         start = StartFinder(
             self.roles,
             self.graph,
@@ -565,9 +559,9 @@ class _Reader:
         if device is None and given is None and not (dropped or kept or precision.regions or start.cpu or start.device):
             whole = [(e.loop.module, e.loop.statement) for e in participants.evaluations if isinstance(e, Whole)]
             group, near = self.group.backwards, start.module
-            tied = cpu_only(self.roles, self.graph, group, modules, found.timing, setup.prepared, whole, near)
+            tied = cpu_only(self.graph, group, modules, found.timing, setup.prepared, whole, near)
             if tied:
-                check_built_here(self.roles, self.graph, setup.prepared)
+                check_built_here(self.graph, setup.prepared)
             files = loaded_with(self.roles.project, setup.place.module, setup.place.after)
             unnamed = tied is None and not names_gpu(self.roles, files)
             start = replace(start, cpu="True" if tied else None, tied=tied, moves=unnamed)
@@ -579,7 +573,7 @@ class _Reader:
             (built, method.name): None
             for method in participants.methods
             for built in setup.prepared
-            if method.is_known and built.variable in chain(self.roles, self.graph, method.model)
+            if method.is_known and built.variable in chain(self.graph, method.model)
         }
         return tuple(found)
 
@@ -598,7 +592,7 @@ class _Reader:
             function = replacement.module.scope(replacement.node).function
             if function is None:
                 return replacement.module.root
-            reached = self.graph.reached_from(function, self.roles, replacement.module)
+            reached = self.graph.reached_from(function, replacement.module)
             if function is not creation.node and creation.node in reached:
                 creation = replacement.module.functions[function]
         return creation

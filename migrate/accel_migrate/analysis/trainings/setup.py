@@ -51,8 +51,8 @@ class _Apart(NotMigrated):
 
 
 class SetupFinder:
-    def __init__(self, roles: Roles, graph: CallGraph, group: Group) -> None:
-        self.roles = roles
+    def __init__(self, graph: CallGraph, group: Group) -> None:
+        self.roles = graph.roles
         self.graph = graph
         self.group = group
         self.filled: set[Variable] = set()  # containers of objects that are prepared under names of their own
@@ -62,7 +62,7 @@ class SetupFinder:
         chains = list(participants.chains)
         training = {backward.function for backward in self.group.backwards}
         trouble: NotMigrated | None = None
-        for home in find_homes(self.roles, self.graph, chains, training):
+        for home in find_homes(self.graph, chains, training):
             try:
                 return self._at(home, participants)
             except _Apart:
@@ -82,7 +82,7 @@ class SetupFinder:
         whole = {*uses}.difference(self._uses(home.frame, tuple(sharing), participants.loaders))
         before = self._made_of_optimizers(home) | self._keepers(home.frame, prepared, participants.aliases)
         module = home.scope.module
-        begun = {function for use in uses for function in self.graph.reached_from(use, self.roles, module)}
+        begun = {function for use in uses for function in self.graph.reached_from(use, module)}
         place = find_place(
             self.roles, home, list(prepared), uses, before, lambda each: self._trains(module, each), begun, whole
         )
@@ -94,7 +94,7 @@ class SetupFinder:
         order = (Role.MODEL, Role.OPTIMIZER, Role.SCHEDULER, Role.LOADER)
         found: dict[Variable, Built] = {}
         for entry in participants.entries:
-            for variable in home.named(chain(self.roles, self.graph, entry.variable)):
+            for variable in home.named(chain(self.graph, entry.variable)):
                 found[variable] = Built(Role.LOADER, variable, entry.key)
         together: dict[Variable, None] = {}
         for links in participants.chains:
@@ -201,7 +201,7 @@ class SetupFinder:
     def _check_apart(self, home: Home, participants: Participants) -> None:
         """An evaluation that others may begin before a method has prepared its loader must not count on that."""
         method = home.frame
-        inside = {method.node, *self.graph.reached_from(method.node, self.roles, method.module)}
+        inside = {method.node, *self.graph.reached_from(method.node, method.module)}
         for evaluation in participants.evaluations if home.method is not None else ():
             loop = evaluation.loop
             if evaluation.prepares and loop.function not in inside:
@@ -227,7 +227,7 @@ class SetupFinder:
         """Whether a statement runs a backward pass, itself or by what it calls."""
         functions = {b.function for b in self.group.backwards}
         return any(module.holds(statement, b.call) for b in self.group.backwards) or bool(
-            self.graph.reached_from(statement, self.roles, module) & functions
+            self.graph.reached_from(statement, module) & functions
         )
 
     def _made_of_optimizers(self, home: Home) -> set[Variable]:
@@ -272,9 +272,7 @@ class SetupFinder:
             ):
                 found.append(self._outermost_loop(module, statement))
             elif inner and not isinstance(statement, ast.If | ast.For | ast.While | ast.With | ast.Try):
-                if self.graph.reached_from(statement, self.roles, module) & inner or self._hands_on(
-                    module, statement, inner
-                ):
+                if self.graph.reached_from(statement, module) & inner or self._hands_on(module, statement, inner):
                     found.append(self._outermost_loop(module, statement))
         return list(dict.fromkeys(found))
 
@@ -294,15 +292,14 @@ class SetupFinder:
         variable = module.variable(statement.value.args[0]) if statement.value.args else None
         if variable is None or not self.roles.role(module, statement.value) & Role.ITERATOR:
             return False
-        shared = any(variable in chain(self.roles, self.graph, loader) for loader in loaders)
+        shared = any(variable in chain(self.graph, loader) for loader in loaders)
         return shared and self._is_read(module, statement.targets[0])
 
     def _is_read(self, module: Module, iterator: ast.expr) -> bool:
         """Whether a training loop reads on from an iterator; one that is only looked into may stay as it is."""
         variable = module.variable(iterator)
         return variable is None or any(
-            is_read_in_training(self.roles, self.graph, self.group.backwards, module, node)
-            for node in module.reads(variable)
+            is_read_in_training(self.graph, self.group.backwards, module, node) for node in module.reads(variable)
         )
 
     def _check_iterators(self, place: Place, loaders: tuple[Variable, ...]) -> None:
@@ -330,7 +327,7 @@ class SetupFinder:
         """Whether an optimizer of this training is built in the body of a loop (a loop over folds, say)."""
         for variable, role in self.group.variables.items():
             if role & Role.OPTIMIZER:
-                for link in chain(self.roles, self.graph, variable):
+                for link in chain(self.graph, variable):
                     for binding in link.scope.module.bindings(link):
                         if any(parent is loop for parent in module.ancestors(binding.statement)):
                             return True
@@ -362,7 +359,7 @@ def _bound(variable: Variable) -> tuple[Module, ast.AST]:
 
 
 def find_device(
-    roles: Roles, graph: CallGraph, home: Scope, place: Place, moves: list[Move], distribution: Distribution
+    graph: CallGraph, home: Scope, place: Place, moves: list[Move], distribution: Distribution
 ) -> DeviceDefinition | None:
     """The definition of the device that this training's moves name."""
     named: dict[Variable, None] = {}
@@ -370,44 +367,44 @@ def find_device(
         if move.device is not None:
             variable = move.module.variable(move.device)
             if variable is not None:
-                named.update(dict.fromkeys(chain(roles, graph, variable)))
-    order = {module: index for index, module in enumerate(roles.project.modules)}
-    made = [d for variable in named if (d := device_definition(roles, variable)) is not None]
-    found = [d for d in made if roles.of(d.variable) or not _is_rank(d, distribution)]
+                named.update(dict.fromkeys(chain(graph, variable)))
+    order = {module: index for index, module in enumerate(graph.roles.project.modules)}
+    made = [d for variable in named if (d := device_definition(graph.roles, variable)) is not None]
+    found = [d for d in made if graph.roles.of(d.variable) or not _is_rank(d, distribution)]
     found.sort(key=lambda d: (order[d.module], d.module.position(d.statement)))
     as_text = distribution.rewritten()
     kept_as_text = {d.variable for d in found if as_text.intersection((d.statement, *d.later)) and d.later}
-    found = [d for d in found if d.variable not in kept_as_text and not is_overridden(roles, graph, d.variable)]
+    found = [d for d in found if d.variable not in kept_as_text and not is_overridden(graph, d.variable)]
     near = (home, place.module.scope(place.after))
-    loaded = [place.module, *brought_by(roles.project, [place.module])]
+    loaded = [place.module, *brought_by(graph.roles.project, [place.module])]
     usable = [
         d
         for d in found
         if d.scope in near
-        or (not d.scope.is_class and home.node in graph.reached_from(d.scope.node, roles, d.module))
+        or (not d.scope.is_class and home.node in graph.reached_from(d.scope.node, d.module))
         or (d.scope.parent is None and d.module in loaded and not under_main(d.module, d.statement))
     ]
     if home.is_class:
-        _check_inherited(roles, graph, home)
+        _check_inherited(graph, home)
     if usable:
         check_later(usable[0])
     return usable[0] if usable else None
 
 
-def _check_inherited(roles: Roles, graph: CallGraph, home: Scope) -> None:
+def _check_inherited(graph: CallGraph, home: Scope) -> None:
     """A device that a base class is given is not told to the Accelerator of the class, so it must be what that takes."""
-    family = roles.project.family(home)
+    family = graph.roles.project.family(home)
     links: dict[Variable, None] = {}
     for owner in family:
         for call in owner.module.calls:
             if getattr(call.func, "attr", "") == "to" and owner.module.scope(call).owner_class is owner:
                 named = [owner.module.variable(argument) for argument in call.args]
-                links.update(dict.fromkeys(v for each in named if each for v in chain(roles, graph, each)))
+                links.update(dict.fromkeys(v for each in named if each for v in chain(graph, each)))
     above = [v for v in links if v.scope in family or v.scope.owner_class in family]
     above = [v for v in above if v.scope is not home and v.scope.owner_class is not home]
     bound = [(v.scope.module, b.value) for v in links for b in v.scope.module.bindings(v)]
     values = [(module, value) for module, value in bound if value is not None and not isinstance(value, ast.Name)]
-    meant = [where(roles, module, value) for module, value in values]
+    meant = [where(graph.roles, module, value) for module, value in values]
     if above and not (meant and all(each & (Where.GPU | Where.FIRST) and not each & _NOT_PLAIN for each in meant)):
         raise NotMigrated(
             f"`{above[0].name}` is what a base class is given, and the Accelerator of "

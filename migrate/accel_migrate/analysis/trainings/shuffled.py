@@ -21,41 +21,40 @@ _SPLITS = {"random_split", "train_test_split", "ShuffleSplit"}
 
 
 def in_own_order(
-    roles: Roles, graph: CallGraph, flow: RankFlow, timing: Timing, evaluations: tuple[Evaluation, ...], launched: bool
+    graph: CallGraph, flow: RankFlow, timing: Timing, evaluations: tuple[Evaluation, ...], launched: bool
 ) -> list[LoaderLoop]:
     """The loops over loaders that nothing shards, and that shuffle or hold a part of the data that each process draws."""
-    apart = not launched or _seeds_apart(roles, flow)
+    apart = not launched or _seeds_apart(graph.roles, flow)
     whole = [e.loop for e in evaluations if isinstance(e, Whole) and not e.on_main and e.by_hand is None]
-    made = {loop: _made_by(roles, graph, loop.module, loop.loader) for loop in whole}
+    made = {loop: _made_by(graph, loop.module, loop.loader) for loop in whole}
     return [
         loop
         for loop in whole
         if any(
-            _shuffles(call)
-            or any(apart or _is_late(roles, graph, timing, *each) for each in _splits(roles, graph, owner, call))
+            _shuffles(call) or any(apart or _is_late(graph, timing, *each) for each in _splits(graph, owner, call))
             for owner, call in made[loop]
         )
     ]
 
 
-def draws_data(roles: Roles, graph: CallGraph, module: Module, loader: ast.expr) -> bool:
+def draws_data(graph: CallGraph, module: Module, loader: ast.expr) -> bool:
     """Whether a loader holds a part of the data that each process draws."""
-    return any(True for made in _made_by(roles, graph, module, loader) for _ in _splits(roles, graph, *made))
+    return any(True for made in _made_by(graph, module, loader) for _ in _splits(graph, *made))
 
 
-def _made_by(roles: Roles, graph: CallGraph, module: Module, node: ast.expr) -> list[tuple[Module, ast.Call]]:
+def _made_by(graph: CallGraph, module: Module, node: ast.expr) -> list[tuple[Module, ast.Call]]:
     """The calls that a variable, or those that it comes from, are set to."""
-    links = chain(roles, graph, module.variable(node))
+    links = chain(graph, module.variable(node))
     values = [(link.scope.module, binding.value) for link in links for binding in link.scope.module.bindings(link)]
     return [(owner, value) for owner, value in values if isinstance(value, ast.Call)]
 
 
-def _splits(roles: Roles, graph: CallGraph, module: Module, loader: ast.Call) -> list[tuple[Module, ast.Call]]:
+def _splits(graph: CallGraph, module: Module, loader: ast.Call) -> list[tuple[Module, ast.Call]]:
     """What draws the part of the data in `DataLoader(held_out)`, without a generator of its own."""
     return [
         (owner, call)
         for data in loader.args[:1]
-        for owner, call in _made_by(roles, graph, module, data)
+        for owner, call in _made_by(graph, module, data)
         if owner.full_name(call.func).rpartition(".")[2] in _SPLITS
         and not any(keyword.arg in ("generator", "random_state") for keyword in call.keywords)
     ]
@@ -71,13 +70,12 @@ def _seeds_apart(roles: Roles, flow: RankFlow) -> bool:
     )
 
 
-def _is_late(roles: Roles, graph: CallGraph, timing: Timing, module: Module, call: ast.Call) -> bool:
+def _is_late(graph: CallGraph, timing: Timing, module: Module, call: ast.Call) -> bool:
     """Whether a call may run when the processes have trained: behind `prepare`, or in a loop around it."""
     place, function = timing.place, module.scope(call).function
     loops = [above for above in place.module.ancestors(place.after) if isinstance(above, ast.For | ast.While)]
     return timing.meets(module, call) or any(
-        (module is place.module and module.holds(loop, call))
-        or function in graph.reached_from(loop, roles, place.module)
+        (module is place.module and module.holds(loop, call)) or function in graph.reached_from(loop, place.module)
         for loop in loops
     )
 

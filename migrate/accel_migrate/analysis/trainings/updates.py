@@ -25,13 +25,13 @@ def updated_by_hand(roles: Roles, backward: Backward) -> list[Variable]:
     return found
 
 
-def why_no_update(roles: Roles, graph: CallGraph, backward: Backward) -> str:
+def why_no_update(graph: CallGraph, backward: Backward) -> str:
     """What stands in the way when no optimizer over a known model steps after a backward pass."""
     module = backward.module
     function = backward.function
-    if roles.project.is_in_torch_module(module, backward.call):
+    if graph.roles.project.is_in_torch_module(module, backward.call):
         return "the module trains itself from inside; move the loop out of it, so that the module can be prepared"
-    stepped = _unknown_stepper(roles, module, backward)
+    stepped = _unknown_stepper(graph.roles, module, backward)
     if stepped:
         return f"{stepped} steps the optimizer from within, out of sight; step the inner optimizer in the loop"
     if (
@@ -39,12 +39,12 @@ def why_no_update(roles: Roles, graph: CallGraph, backward: Backward) -> str:
         and not graph.sites.get(function)
         and not _is_named_in_a_call(module, function)
         and module.scope(backward.call).owner_class is None
-        and not _is_complete(roles, module, function)
+        and not _is_complete(graph.roles, module, function)
     ):
         return caller_not_given(function)
     if not is_stepped(backward):
         return "no optimizer is seen to step after this backward pass"
-    return f"{_updated(roles, module, backward)} not known as a model"
+    return f"{_updated(graph.roles, module, backward)} not known as a model"
 
 
 def _is_named_in_a_call(module: Module, function: Function) -> bool:

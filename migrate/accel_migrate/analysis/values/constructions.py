@@ -43,9 +43,9 @@ def constructions(roles: Roles, variable: Variable, role: Role) -> Iterator[Made
             yield from [each for each in made if roles.role(*each) & role] or _calls(roles, target, role)
 
 
-def built_calls(roles: Roles, graph: CallGraph, variable: Variable | None, role: Role) -> list[Made]:
+def built_calls(graph: CallGraph, variable: Variable | None, role: Role) -> list[Made]:
     """The calls that build what a variable holds, under all names that it was handed over by."""
-    return [made for link in chain(roles, graph, variable) for made in constructions(roles, link, role)]
+    return [made for link in chain(graph, variable) for made in constructions(graph.roles, link, role)]
 
 
 def _calls(roles: Roles, target: Definition, role: Role) -> Iterator[Made]:
@@ -122,17 +122,17 @@ def _is_ragged(binding: Binding) -> bool:
     return any(isinstance(part, ast.Starred) for target in targets for part in walk(target))
 
 
-def _given(roles: Roles, graph: CallGraph, module: Module, loader: ast.expr, name: str) -> Iterator[Option]:
+def _given(graph: CallGraph, module: Module, loader: ast.expr, name: str) -> Iterator[Option]:
     """Each value that a loader may be given for an option; None for one that is not visible.
 
     Where not all calls that make the loader are visible, or one unpacks its options, every mention in the project counts.
     """
-    made = all_constructions(roles, graph, module, loader)
-    torchs = all(m.full_name(c.func).endswith("DataLoader") and roles.target(m, c) is None for m, c in made or ())
+    made = all_constructions(graph.roles, graph, module, loader)
+    torchs = all(m.full_name(c.func).endswith("DataLoader") and graph.roles.target(m, c) is None for m, c in made or ())
     unpacked = [(owner, k.value) for owner, call in made or () for k in call.keywords if k.arg is None]
     unpacked += [(owner, a) for owner, call in made or () for a in call.args if isinstance(a, ast.Starred)]
     if made is None or not torchs or unpacked:
-        for each in roles.project.modules:
+        for each in graph.roles.project.modules:
             yield from ((each, value) for value in _mentioned(each, name))
     for owner, value in unpacked:
         bindings = owner.bindings_of(value)
@@ -200,11 +200,11 @@ def _is_text(node: ast.AST | None, text: str) -> bool:
     return isinstance(node, ast.Constant) and node.value == text
 
 
-def is_foreign_loader(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
+def is_foreign_loader(graph: CallGraph, loader: Variable) -> bool:
     """Whether a loader, under whatever name, comes from a library whose batches and sampling are its own."""
-    names = list(chain(roles, graph, loader))  # the chain itself is kept and shared
+    names = list(chain(graph, loader))  # the chain itself is kept and shared
     for name in names:
-        for module, call in constructions(roles, name, Role.LOADER):
+        for module, call in constructions(graph.roles, name, Role.LOADER):
             made = module.full_name(call.func)
             if made.startswith(_FOREIGN) and (made not in _GRAPHS or _deals_out(call)):
                 return True
@@ -212,7 +212,7 @@ def is_foreign_loader(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
         for binding in module.bindings(name):  # `loader = dataset`
             other = module.variable(binding.value) if isinstance(binding.value, ast.Name) else None
             if other is not None and other not in names:
-                names += [link for link in chain(roles, graph, other) if link not in names]
+                names += [link for link in chain(graph, other) if link not in names]
     return False
 
 
@@ -222,45 +222,43 @@ def _deals_out(call: ast.Call) -> bool:
     return any(not is_falsy(value) for value in asked)
 
 
-def collates_graphs(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
+def collates_graphs(graph: CallGraph, loader: Variable) -> bool:
     """Whether the batches of a loader are graphs, whose rows are not those of its samples."""
-    built = built_calls(roles, graph, loader, Role.LOADER)
+    built = built_calls(graph, loader, Role.LOADER)
     return any(module.full_name(call.func) in _GRAPHS for module, call in built)
 
 
-def pads_batches(roles: Roles, graph: CallGraph, module: Module, loader: ast.expr) -> bool:
+def pads_batches(graph: CallGraph, module: Module, loader: ast.expr) -> bool:
     """Whether a loader may collate by a function that pads, or is out of sight: batches may then differ in their length."""
-    return next(padding(roles, graph, module, loader), None) is not None
+    return next(padding(graph, module, loader), None) is not None
 
 
-def padding(
-    roles: Roles, graph: CallGraph, module: Module, loader: ast.expr
-) -> Iterator[tuple[Module, ast.expr | None]]:
+def padding(graph: CallGraph, module: Module, loader: ast.expr) -> Iterator[tuple[Module, ast.expr | None]]:
     """What a loader collates by, where its batches may differ in their length, or have other rows than their samples."""
-    for owner, collate in _given(roles, graph, module, loader, "collate_fn"):
+    for owner, collate in _given(graph, module, loader, "collate_fn"):
         if is_none(collate):
             continue
-        body = _collating(roles, graph, owner, collate) if collate is not None else None
+        body = _collating(graph, owner, collate) if collate is not None else None
         if body is None or _LENGTHENS.search(unparse(body)):
             yield owner, collate
 
 
-def _collating(roles: Roles, graph: CallGraph, module: Module, collate: ast.expr) -> ast.AST | None:
+def _collating(graph: CallGraph, module: Module, collate: ast.expr) -> ast.AST | None:
     """The function that makes a batch of samples, or the class of an object that does, where that can be read."""
-    function = roles.project.definition(module, collate)
+    function = graph.roles.project.definition(module, collate)
     if isinstance(collate, ast.Lambda) or function is not None:
         return function.node if function is not None else collate
-    made = all_constructions(roles, graph, module, collate) or []
-    classes = [target.node for owner, call in made if (target := roles.target(owner, call)) is not None]
+    made = all_constructions(graph.roles, graph, module, collate) or []
+    classes = [target.node for owner, call in made if (target := graph.roles.target(owner, call)) is not None]
     return classes[0] if len(classes) == len(made) == 1 else None
 
 
-def may_drop_last(roles: Roles, graph: CallGraph, module: Module, loader: ast.expr) -> bool:
+def may_drop_last(graph: CallGraph, module: Module, loader: ast.expr) -> bool:
     """Whether a loader may leave out its last batch: where batches are dealt out, a whole round of them may go."""
     return any(
         not is_falsy(value)
         for name in ("drop_last", "batch_sampler")
-        for _, value in _given(roles, graph, module, loader, name)
+        for _, value in _given(graph, module, loader, name)
     )
 
 

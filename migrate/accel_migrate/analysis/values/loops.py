@@ -82,12 +82,17 @@ class CallGraph:
 
     def as_seen_from(self, others: list[Scope]) -> CallGraph:
         """The calls without those that other entries make."""
+        return self._with(
+            {
+                function: [(module, call) for module, call in sites if not _made_in(module, call, others)]
+                for function, sites in self.sites.items()
+            }
+        )
+
+    def _with(self, sites: Sites) -> CallGraph:
         own = copy(self)
-        own.sites = {
-            function: [(module, call) for module, call in sites if not _made_in(module, call, others)]
-            for function, sites in self.sites.items()
-        }
-        own.chains = {}
+        own.sites, own.chains = sites, {}
+        own.__dict__.pop("_answers", None)  # they are about other calls
         return own
 
     def within(self, modules: Iterable[Module]) -> CallGraph:
@@ -95,16 +100,13 @@ class CallGraph:
         made_in = set(modules)
         if all(module in made_in for sites in self.sites.values() for module, _ in sites):
             return self
-        own = copy(self)
-        own.sites = {f: [(m, call) for m, call in sites if m in made_in] for f, sites in self.sites.items()}
-        own.chains = {}
-        return own
+        return self._with({f: [(m, call) for m, call in sites if m in made_in] for f, sites in self.sites.items()})
 
-    def reached_from(self, node: ast.AST, roles: Roles, module: Module, past: Function | None = None) -> set[Function]:
+    def reached_from(self, node: ast.AST, module: Module, past: Function | None = None) -> set[Function]:
         """Every function of the project that running `node` may call, but for those that only `past` calls."""
         if (node, past) in self._reached:
             return self._reached[node, past]
-        targets = [roles.function(module, child) for child in module.walk(node, ast.Call)]
+        targets = [self.roles.function(module, child) for child in module.walk(node, ast.Call)]
         called = [target.node for target in targets if target is not None]
         return self._reached.setdefault((node, past), self.reached_by(called, past))
 
@@ -158,14 +160,14 @@ def _backward(roles: Roles, module: Module, call: ast.Call) -> Backward | None:
     return Backward(module, call, receiver)
 
 
-def loader_loops(roles: Roles, graph: CallGraph, backwards: list[Backward]) -> list[LoaderLoop]:
+def loader_loops(graph: CallGraph, backwards: list[Backward]) -> list[LoaderLoop]:
     """Every loop over a loader, in reading order of the files."""
     found: list[LoaderLoop] = []
-    for module in roles.project.modules:
+    for module in graph.roles.project.modules:
         for node in module.walk(module.tree, ast.For, ast.AsyncFor):
-            loaders = iterated_loaders(roles, module, node.iter)
-            if loaders and not _goes_over_several(roles, module, node):
-                trains = _trains(roles, graph, backwards, module, node)
+            loaders = iterated_loaders(graph.roles, module, node.iter)
+            if loaders and not _goes_over_several(graph.roles, module, node):
+                trains = _trains(graph, backwards, module, node)
                 found += [LoaderLoop(module, node, loader, trains) for loader in loaders]
     return found
 
@@ -177,7 +179,7 @@ def _goes_over_several(roles: Roles, module: Module, loop: ast.For | ast.AsyncFo
     return any(module.variable(name) in found for name in module.walk(loop.target, ast.Name))
 
 
-def _trains(roles: Roles, graph: CallGraph, backwards: list[Backward], module: Module, loop: ast.stmt) -> bool:
+def _trains(graph: CallGraph, backwards: list[Backward], module: Module, loop: ast.stmt) -> bool:
     """Whether a backward pass runs in a loop, or in what it calls as it calls it."""
     own = {backward.call for backward in backwards}
     inside: dict[Function, list[Backward]] = {}
@@ -187,13 +189,13 @@ def _trains(roles: Roles, graph: CallGraph, backwards: list[Backward], module: M
     for call in module.walk(loop, ast.Call):
         if call in own:
             return True
-        target = roles.function(module, call)
+        target = graph.roles.function(module, call)
         if target is None:
             continue
         further = graph.callees.get(target.node, ())
         if not inside.keys().isdisjoint(graph.reached_by(further)):
             return True
-        if any(_runs(roles, module, call, target, backward) for backward in inside.get(target.node, ())):
+        if any(_runs(graph.roles, module, call, target, backward) for backward in inside.get(target.node, ())):
             return True
     return False
 
@@ -306,15 +308,12 @@ def passes_through(module: Module, call: ast.Call) -> bool:
     return bool(call.args) and (name in ("enumerate", "iter", "cycle") or is_transparent(module, call))
 
 
-def is_read_in_training(
-    roles: Roles, graph: CallGraph, backwards: list[Backward], module: Module, node: ast.AST
-) -> bool:
+def is_read_in_training(graph: CallGraph, backwards: list[Backward], module: Module, node: ast.AST) -> bool:
     """Whether a node stands in a loop that trains, by itself or in what it calls."""
     functions = {b.function for b in backwards if b.function is not None}
     calls = {b.call for b in backwards}
     return any(
-        any(child in calls for child in module.walk(loop, ast.Call))
-        or graph.reached_from(loop, roles, module) & functions
+        any(child in calls for child in module.walk(loop, ast.Call)) or graph.reached_from(loop, module) & functions
         for loop in module.ancestors(node)
         if isinstance(loop, ast.For | ast.While)
     )

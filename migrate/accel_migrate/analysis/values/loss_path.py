@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.provenance import chain
-from accel_migrate.analysis.values.roles import Role, Roles, is_wrapper
+from accel_migrate.analysis.values.roles import Role, is_wrapper
 from accel_migrate.analysis.values.sources import Place, held, put_into, returned
 from accel_migrate.flow.closure import descent
 from accel_migrate.flow.fields import self_of
@@ -25,22 +25,22 @@ _NO_PART = Role.MODEL | Role.LOADER | Role.LOADERS | Role.ITERATOR | Role.OPTIMI
 class LossPath:
     """`models` are the variables with the role of a model that the loss went through; `unknown` ran, and is not known."""
 
-    def __init__(self, roles: Roles, graph: CallGraph, backwards: Iterable[Backward]) -> None:
-        self.roles = roles
+    def __init__(self, graph: CallGraph, backwards: Iterable[Backward]) -> None:
+        self.roles = graph.roles
         self.graph = graph
         self.models: dict[Variable, ast.expr] = {}
         self.unknown: dict[Variable, ast.expr] = {}
         for backward in backwards:
             self._follow([(backward.module, backward.loss)])
             if self.unknown or not self.models:
-                for model in roles.computed_through(backward.module, backward.call.lineno):
+                for model in graph.roles.computed_through(backward.module, backward.call.lineno):
                     self.unknown.clear()
                     self.models.setdefault(model, backward.loss)
 
     def goes_through(self, model: Variable) -> bool:
         """Whether the loss went through an object, under any name that it was handed over by."""
-        links = set(chain(self.roles, self.graph, model))
-        return any(not links.isdisjoint(chain(self.roles, self.graph, run)) for run in self.models)
+        links = set(chain(self.graph, model))
+        return any(not links.isdisjoint(chain(self.graph, run)) for run in self.models)
 
     # ---- backwards
 
@@ -110,15 +110,15 @@ class LossPath:
         )
 
 
-def same_models(roles: Roles, graph: CallGraph, variable: Variable) -> set[Variable]:
+def same_models(graph: CallGraph, variable: Variable) -> set[Variable]:
     """A model's variable with those that it wraps or names again: `wrapped = DDP(model)`, `net = model.to(device)`."""
-    found = list(chain(roles, graph, variable))
+    found = list(chain(graph, variable))
     for current in found:
         module = current.scope.module
         for binding in module.bindings(current):
             inner = _inner(module, binding.whole) if binding.whole is not None else None
             if inner is not None and inner not in found:
-                found += [link for link in chain(roles, graph, inner) if link not in found]
+                found += [link for link in chain(graph, inner) if link not in found]
     return set(found)
 
 
@@ -141,9 +141,9 @@ WEIGHTS = ("torch.nn.Parameter",)
 class MadeOf(LossPath):
     """Through the forward of modules, criteria and decorators; weights and layers are where their model is."""
 
-    def __init__(self, roles: Roles, graph: CallGraph, backwards: Iterable[Backward]) -> None:
+    def __init__(self, graph: CallGraph, backwards: Iterable[Backward]) -> None:
         self.made: list[tuple[Module, ast.Call]] = []
-        super().__init__(roles, graph, backwards)
+        super().__init__(graph, backwards)
 
     def _steps(self, module: Module, node: ast.expr) -> Iterator[Place]:
         return super()._steps(module, node) if not _is_of_model(module, node) else iter(())

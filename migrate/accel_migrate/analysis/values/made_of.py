@@ -39,25 +39,25 @@ class Part:
 
 
 @once
-def made_of(roles: Roles, graph: CallGraph, model: Variable) -> list[Definition]:
+def made_of(graph: CallGraph, model: Variable) -> list[Definition]:
     """Every class and function that building the model calls, in the project."""
 
     def values(graph: CallGraph, module: Module, part: ast.AST) -> Iterator[Place]:
         variable = module.variable(part) if isinstance(part, ast.Name) else None
         if (
             variable is not None
-            and roles.of(variable) & Role.MODEL
+            and graph.roles.of(variable) & Role.MODEL
             and not variable.scope.module.is_parameter(variable)
         ):
-            yield from built_by(roles, graph, variable)  # `Attacked(model)`
+            yield from built_by(graph, variable)  # `Attacked(model)`
 
-    found = code_behind(graph, built_by(roles, graph, model), values)
+    found = code_behind(graph, built_by(graph, model), values)
     return [Definition(module, node) for module, node in found if isinstance(node, Function | ast.ClassDef)]
 
 
-def built_by(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Place]:
+def built_by(graph: CallGraph, model: Variable) -> Iterator[Place]:
     """What a model's variable, and those that it comes from, are bound to, in whatever file."""
-    for link in chain(roles, graph, model):
+    for link in chain(graph, model):
         yield from bound_to(graph, link)
 
 
@@ -73,17 +73,17 @@ def bound_to(graph: CallGraph, variable: Variable) -> Iterator[Place]:
                     yield caller, argument
 
 
-def parts_unread(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Part]:
+def parts_unread(graph: CallGraph, model: Variable) -> Iterator[Part]:
     """Layers with weights that no code of the project ever reads: they can get no gradient."""
-    modules = roles.project.modules
-    if freezes(roles, model):
+    modules = graph.roles.project.modules
+    if freezes(graph.roles, model):
         return
     readers = _readers(modules)
     named = {n.value for m in modules for n in m.walk(m.tree, ast.Constant) if isinstance(n.value, str)}
-    for owner in made_of(roles, graph, model):
-        if not isinstance(owner.node, ast.ClassDef) or not _is_plain_module(roles, owner):
+    for owner in made_of(graph, model):
+        if not isinstance(owner.node, ast.ClassDef) or not _is_plain_module(graph.roles, owner):
             continue
-        family = _family(roles, owner)
+        family = _family(graph.roles, owner)
         for variable, bindings in owner.module.attribute_bindings.items():
             name = variable.name.removeprefix("self.")
             if variable.scope.node is not owner.node or name in named or "." in name:
@@ -91,7 +91,7 @@ def parts_unread(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Pa
             if not family.isdisjoint(readers.get(name, ())):
                 continue
             for binding in bindings:
-                if binding.whole is not None and has_weights(roles, owner.module, binding.whole):
+                if binding.whole is not None and has_weights(graph.roles, owner.module, binding.whole):
                     yield Part(owner.module, owner.node, name, binding.statement.lineno)
                     break
 
@@ -128,9 +128,9 @@ def is_only_copied(module: Module, node: ast.AST) -> bool:
     return isinstance(parent, ast.Call) and parent.func is not node and module.qualified(parent.func) in _COPIES
 
 
-def computes(roles: Roles, graph: CallGraph, owner: Definition, name: str, depth: int = 0) -> bool:
+def computes(graph: CallGraph, owner: Definition, name: str, depth: int = 0) -> bool:
     """Whether a model's part or method of that name runs layers with weights, and not by the model's own call."""
-    method = roles.project.method(owner, name)
+    method = graph.roles.project.method(owner, name)
     if method is None:
         values = [
             binding.value
@@ -139,9 +139,11 @@ def computes(roles: Roles, graph: CallGraph, owner: Definition, name: str, depth
             for binding in bindings
             if binding.value is not None
         ]
-        return any(has_weights(roles, m, part) for value in values for m, part in contents(graph, owner.module, value))
+        return any(
+            has_weights(graph.roles, m, part) for value in values for m, part in contents(graph, owner.module, value)
+        )
     return depth < 4 and any(
-        computes(roles, graph, owner, call.func.attr, depth + 1)
+        computes(graph, owner, call.func.attr, depth + 1)
         for call in method.module.walk(method.node, ast.Call)
         if isinstance(call.func, ast.Attribute)
         and isinstance(call.func.value, ast.Name)
@@ -149,12 +151,12 @@ def computes(roles: Roles, graph: CallGraph, owner: Definition, name: str, depth
     )
 
 
-def runs_layers(roles: Roles, graph: CallGraph, module: Module, method: ast.Attribute) -> bool:
+def runs_layers(graph: CallGraph, module: Module, method: ast.Attribute) -> bool:
     """Whether `model.encode`, also of the model in a wrapper (`model.module.encode`), runs layers past the model's forward."""
-    model = roles.value(module, without_wrapper(method.value))
+    model = graph.roles.value(module, without_wrapper(method.value))
     if model.owner is None or model.module is None:
         return False
-    return computes(roles, graph, Definition(model.module, model.owner), method.attr)
+    return computes(graph, Definition(model.module, model.owner), method.attr)
 
 
 def without_wrapper(node: ast.expr) -> ast.expr:

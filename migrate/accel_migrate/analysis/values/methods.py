@@ -38,12 +38,12 @@ class ForwardMethod:
 
 
 def find_forward_methods(
-    roles: Roles, graph: CallGraph, backwards: list[Backward], models: list[Variable], wraps: bool
+    graph: CallGraph, backwards: list[Backward], models: list[Variable], wraps: bool
 ) -> Iterator[ForwardMethod]:
     """Raises NotMigrated for what may be a part of the model, where a wrapper averages what comes through it alone."""
-    owners = {link: model for model in models for link in chain(roles, graph, model)}
+    owners = {link: model for model in models for link in chain(graph, model)}
     for backward in backwards:
-        search = _Search(roles, graph, backward, owners)
+        search = _Search(graph, backward, owners)
         for method in sorted(search.methods, key=lambda each: each.module.position(each.call)):
             if method.model in search.forwards:
                 continue
@@ -56,17 +56,17 @@ def find_forward_methods(
             yield method
 
 
-def _is_method(roles: Roles, graph: CallGraph, module: Module, function: ast.Attribute) -> bool:
+def _is_method(graph: CallGraph, module: Module, function: ast.Attribute) -> bool:
     """Whether the class of a model is visible, or each that a table may give for it, and has the method."""
-    model = roles.value(module, function.value)
+    model = graph.roles.value(module, function.value)
     if model.owner is not None and model.module is not None:
-        return roles.project.method(Definition(model.module, model.owner), function.attr) is not None
+        return graph.roles.project.method(Definition(model.module, model.owner), function.attr) is not None
     variable = module.variable(function.value)
-    made = [*built_by(roles, graph, variable)] if variable is not None else []
+    made = [*built_by(graph, variable)] if variable is not None else []
     calls = [(owner, call) for owner, value in made if isinstance(call := itself(value), ast.Call)]
-    classes = [_of_table(roles, owner, call) for owner, call in calls]
+    classes = [_of_table(graph.roles, owner, call) for owner, call in calls]
     return any(classes) and all(
-        each is not None and roles.project.method(each, function.attr) is not None
+        each is not None and graph.roles.project.method(each, function.attr) is not None
         for found in classes
         for each in found
     )
@@ -86,11 +86,11 @@ def _of_table(roles: Roles, module: Module, call: ast.Call) -> list[Definition |
 class _Search(LossPath):
     """Goes from the loss back to the models, and notes how each is run: by its forward, or by another method."""
 
-    def __init__(self, roles: Roles, graph: CallGraph, backward: Backward, owners: dict[Variable, Variable]) -> None:
+    def __init__(self, graph: CallGraph, backward: Backward, owners: dict[Variable, Variable]) -> None:
         self.owners = owners
         self.forwards: set[Variable] = set()
         self.methods: list[ForwardMethod] = []
-        super().__init__(roles, graph, [backward])
+        super().__init__(graph, [backward])
 
     def _steps(self, module: Module, node: ast.expr) -> Iterator[Place]:
         return super()._steps(module, node) if not _stops_gradients(module, node) else iter(())
@@ -104,12 +104,12 @@ class _Search(LossPath):
             if model is not None and call.func.attr == "forward":
                 self.forwards.add(model)
             elif model is not None and call.func.attr not in _HARMLESS:
-                known = _is_method(self.roles, self.graph, module, call.func)
+                known = _is_method(self.graph, module, call.func)
                 self.methods.append(ForwardMethod(model, call.func.attr, module, call, known))
         return super()._call(module, call)
 
     def _model(self, module: Module, node: ast.expr) -> Variable | None:
-        links = chain(self.roles, self.graph, module.variable(node))
+        links = chain(self.graph, module.variable(node))
         return next((self.owners[link] for link in links if link in self.owners), None)
 
 

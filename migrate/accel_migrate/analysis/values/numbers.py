@@ -25,18 +25,18 @@ class Numbers:
     values: frozenset[object]
 
 
-def numbers_of_data(roles: Roles, graph: CallGraph, loaders: Iterable[Variable]) -> Numbers:
+def numbers_of_data(graph: CallGraph, loaders: Iterable[Variable]) -> Numbers:
     """What stands, in all that the data of some loaders is made of, where calls are given how many they are to make."""
     variables: set[Variable] = set()
     values: set[object] = set()
     sizes: set[Variable | None] = set()
     made: list[Code] = []
     for loader in loaders:
-        for module, call in constructions(roles, loader, Role.LOADER):
-            made += data_of(roles, graph, module, call)
+        for module, call in constructions(graph.roles, loader, Role.LOADER):
+            made += data_of(graph, module, call)
             sizes |= {module.variable(keyword.value) for keyword in call.keywords if keyword.arg == "batch_size"}
             sizes |= {module.variable(part) for part in call.args[1:2]}
-    batches = {link for size in sizes if size is not None for link in chain(roles, graph, size)}
+    batches = {link for size in sizes if size is not None for link in chain(graph, size)}
     for module, node in made:
         for part in _counts(module, node) if isinstance(node, ast.expr) else ():
             variable = module.variable(part)
@@ -47,20 +47,20 @@ def numbers_of_data(roles: Roles, graph: CallGraph, loaders: Iterable[Variable])
     return Numbers(frozenset(variables), frozenset(values))
 
 
-def data_of(roles: Roles, graph: CallGraph, module: Module, loader: ast.Call) -> list[Code]:
+def data_of(graph: CallGraph, module: Module, loader: ast.Call) -> list[Code]:
     """All that the data of a loader is made of: expressions, and the project's functions and classes that they name."""
     first = [*loader.args[:1], *[keyword.value for keyword in loader.keywords if keyword.arg == "dataset"]]
 
     def steps(code: Code) -> Iterator[Code]:
         owner, node = code
         fields = owner.walk(node, ast.Attribute)
-        held = {part.value: found for part in fields if (found := _field(roles, owner, part.value, part.attr))}
+        held = {part.value: found for part in fields if (found := _field(graph.roles, owner, part.value, part.attr))}
         yield from (each for found in held.values() for each in found)
         called = {part.func for part in held if isinstance(part, ast.Call)}
         for part in owner.walk(node, ast.Name, ast.Attribute, ast.Call):
             if part not in held and part not in called:  # `Views(size).plain`: of its object nothing else is used
                 yield from code_named(graph, owner, part)
-                variable = roles.project.variable(owner, part)
+                variable = graph.roles.project.variable(owner, part)
                 yield from graph.bound_to(variable) if variable is not None else ()
 
     data: list[Code] = [(module, part) for part in first]

@@ -49,7 +49,7 @@ class Scattered(NotMigrated):
     """No place has all of the objects."""
 
 
-def chain(roles: Roles, graph: CallGraph, variable: Variable | None) -> list[Variable]:
+def chain(graph: CallGraph, variable: Variable | None) -> list[Variable]:
     """The variable and those it was handed over from, call by call, to where it was built."""
     if variable is None:
         return []
@@ -59,10 +59,10 @@ def chain(roles: Roles, graph: CallGraph, variable: Variable | None) -> list[Var
         for current in known:
             if len(known) > 40:
                 break
-            sources = _handed_over(roles, graph, current)
-            if not sources and not _is_made(roles, current):
-                if current in roles.observed or not is_root(roles, current):
-                    sources = list(roles.same(current))
+            sources = _handed_over(graph, current)
+            if not sources and not _is_made(graph.roles, current):
+                if current in graph.roles.observed or not is_root(graph.roles, current):
+                    sources = list(graph.roles.same(current))
             known += [source for source in sources if source not in known]
         graph.chains[variable] = known
     return known
@@ -75,26 +75,26 @@ def _is_made(roles: Roles, variable: Variable) -> bool:
     return any(roles.role(module, call) & roles.of(variable) for call in made)
 
 
-def _handed_over(roles: Roles, graph: CallGraph, variable: Variable) -> list[Variable]:
+def _handed_over(graph: CallGraph, variable: Variable) -> list[Variable]:
     module = variable.scope.module
     bindings = module.bindings(variable)
     if any(is_looped(binding) for binding in bindings):
-        return looped_from(roles, variable)
+        return looped_from(graph.roles, variable)
     if any(binding.kind == "parameter" for binding in bindings):
-        parts = [(m, part) for m, argument in graph.handed(variable) for part in _models_in(roles, m, argument)]
+        parts = [(m, part) for m, argument in graph.handed(variable) for part in _models_in(graph.roles, m, argument)]
         return [source for caller, part in parts if (source := caller.variable(part)) is not None]
     root, dot, path = variable.name.partition(".")
     if dot and not bindings and not variable.scope.is_class:
         # `args.device` where `args` is a parameter: the same attribute of what the callers hand over
-        owners = _handed_over(roles, graph, Variable(variable.scope, root))
+        owners = _handed_over(graph, Variable(variable.scope, root))
         return [Variable(owner.scope, f"{owner.name}.{path}") for owner in owners]
-    inherited = roles.project.inherited(variable)
+    inherited = graph.roles.project.inherited(variable)
     if inherited is not None:
         return [inherited]
     if variable.scope.is_class:
         # `self.model = model`, straight or through `.to(device)`: built by whoever made the parameter
         return [v for b in bindings if b.value is not None and (v := _passed_on(module, b.value)) is not None]
-    return _named_again(roles, variable)
+    return _named_again(graph.roles, variable)
 
 
 def _named_again(roles: Roles, variable: Variable) -> list[Variable]:
@@ -231,11 +231,9 @@ class Home(NamedTuple):
         return [variable for variable in links if variable.scope in (self.method, self.scope)][:1]
 
 
-def find_homes(
-    roles: Roles, graph: CallGraph, chains: list[list[Variable]], training: set[Function | None]
-) -> Iterator[Home]:
+def find_homes(graph: CallGraph, chains: list[list[Variable]], training: set[Function | None]) -> Iterator[Home]:
     """The scopes that name every object, the best first, and the methods that train with those of their class."""
-    scope = _common_scope(roles, chains)
+    scope = _common_scope(graph.roles, chains)
     if scope is not None:
         yield Home(scope)
     scopes = dict.fromkeys(link.scope for links in chains for link in links)
@@ -245,12 +243,13 @@ def find_homes(
     for owner in owners if scope is None or scope.is_class else ():
         methods = [owner.module.functions[each] for each in owner.node.body if isinstance(each, Function)]  # type: ignore[attr-defined]
         homes = [Home(owner, method) for method in methods if method.node.name != "__init__"]  # type: ignore[attr-defined]
-        reached = {home: {home.frame.node, *graph.reached_from(home.frame.node, roles, owner.module)} for home in homes}
-        homes = [home for home in homes if graph.sites.get(home.frame.node) or _built_in(roles, chains, home.frame)]  # type: ignore[call-overload]
+        reached = {home: {home.frame.node, *graph.reached_from(home.frame.node, owner.module)} for home in homes}
+        called = {function for function, sites in graph.sites.items() if sites}
+        homes = [home for home in homes if home.frame.node in called or _built_in(graph.roles, chains, home.frame)]
         fit = [home for home in homes if training <= reached[home] and all(map(home.named, chains))]
         first = [home for home in fit if not any(home.frame.node in reached[other] for other in fit if other != home)]
-        yield from sorted(first, key=lambda home: -_built_in(roles, chains, home.frame))
-    building = [each for each in scopes if each.is_function and _built_in(roles, chains, each)]
+        yield from sorted(first, key=lambda home: -_built_in(graph.roles, chains, home.frame))
+    building = [each for each in scopes if each.is_function and _built_in(graph.roles, chains, each)]
     once = [Home(each.module.root, each) for each in building if _runs_once(graph, each)]
     yield from (home for home in once if all(_borrowed(home, links) for links in chains))
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from accel_migrate.analysis.values.loops import Backward, CallGraph, passes_through
-from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.libraries import is_library
 from accel_migrate.flow.nodes import is_call_of
 from accel_migrate.flow.program import Program
@@ -26,19 +25,19 @@ def is_unseen(project: Program, module: Module, node: ast.expr) -> bool:
     return file is None or name not in file.root.bindings
 
 
-def unread_batches(roles: Roles, graph: CallGraph, backwards: Iterable[Backward]) -> ast.expr | None:
+def unread_batches(graph: CallGraph, backwards: Iterable[Backward]) -> ast.expr | None:
     """What a loop that trains goes through, where that comes from a file that nobody has read."""
     ends = {backward.call for backward in backwards}
     trains = {backward.function for backward in backwards if backward.function is not None}
-    for module in roles.project.modules:
+    for module in graph.roles.project.modules:
         for loop in module.walk(module.tree, ast.For, ast.AsyncFor):
-            if any(c in ends for c in module.walk(loop, ast.Call)) or graph.reached_from(loop, roles, module) & trains:
-                if _is_unread(roles, graph, module, loop.iter):
+            if any(c in ends for c in module.walk(loop, ast.Call)) or graph.reached_from(loop, module) & trains:
+                if _is_unread(graph, module, loop.iter):
                     return _gone_through(module, loop.iter)
     return None
 
 
-def _is_unread(roles: Roles, graph: CallGraph, module: Module, node: ast.expr) -> bool:
+def _is_unread(graph: CallGraph, module: Module, node: ast.expr) -> bool:
     pending = [(module, node)]
     for owner, part in pending:
         part = _gone_through(owner, part)
@@ -49,7 +48,7 @@ def _is_unread(roles: Roles, graph: CallGraph, module: Module, node: ast.expr) -
             if not isinstance(part, ast.Call | ast.Subscript | ast.Attribute):
                 break
             part = part.func if isinstance(part, ast.Call) else part.value
-        if is_unseen(roles.project, owner, part):
+        if is_unseen(graph.roles.project, owner, part):
             return True
         if variable is not None and len(pending) < _MOST:
             bound = [b for b in owner.bindings(variable) if b.kind in ("assign", "parameter")]

@@ -24,7 +24,7 @@ def guarded(text: str, **others: str) -> bool:
         Module(Source.from_bytes(Path(f"{name}.py"), (HEAD + dedent(text)).encode())) for name, text in files.items()
     ]
     roles = Roles(Program(modules))
-    flow = RankFlow(roles, CallGraph(roles))
+    flow = RankFlow(CallGraph(roles))
     (call,) = [c for c in modules[0].calls if isinstance(c.func, ast.Name) and c.func.id == "meet"]
     return flow.on_some(modules[0], call)
 

@@ -122,7 +122,7 @@ for x, y in valid_loader:
 
 def test_a_loop_trains_by_what_it_hands_to_the_function_that_may_train() -> None:
     read = script(BUILT + "valid_loader = DataLoader(v)\n" + STEP)
-    loops = loader_loops(read.roles, read.graph, read.backwards)
+    loops = loader_loops(read.graph, read.backwards)
     assert [loop.trains for loop in loops] == [True, False, True], "what is not known may be an optimizer"
 
 
