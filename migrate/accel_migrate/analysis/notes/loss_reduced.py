@@ -51,8 +51,9 @@ _SAME = (
     "split", "squeeze", "t", "to", "transpose", "type", "type_as", "unsqueeze", "values", "view", "view_as",
 )  # fmt: skip
 _BY_ROW = (
-    *_SAME, "Variable", "add", "as_tensor", "cat", "concat", "cosine_similarity", "dropout", "eq", "interpolate", "logical_and",
-    "lgamma", "normalize", "one_hot", "pad", "pairwise_distance", "sign", "stack", "sub", "upsample", "where",
+    *_SAME, "Variable", "add", "as_tensor", "cat", "column_stack", "concat", "cosine_similarity", "dropout", "eq", "hstack",
+    "interpolate", "logical_and", "lgamma", "normalize", "one_hot", "pad", "pairwise_distance", "sign", "stack", "sub",
+    "upsample", "vstack", "where",
 )  # fmt: skip
 _NUMBERS = ("math.", "numpy.", "random.", "time.", "pandas.", "sklearn.")
 _MADE = re.compile(
@@ -301,7 +302,7 @@ class _Search:
                 return self._product(self.kind(module, inner), self.kind(module, node.args[torch]), node)
             if (name in _SAME or name.endswith("_") or _turns_rows(name, node.args, node.keywords)) and not torch:
                 found = self.kind(module, inner, index)
-                return Reduced("unknown", node) if found.kind == "mean" and name in _CURVED else found
+                return Reduced("unknown", node) if found.kind in ("mean", "sum") and name in _CURVED else found
         if dotted == "torch.nn.Parameter":
             return Reduced("free")
         if torch:
@@ -319,7 +320,9 @@ class _Search:
     def _of_torch(self, module: Module, name: str, node: ast.Call) -> Reduced:
         """What a function of torch gives: a row for each sample only where it is known to keep them apart."""
         found = worst(self.kind(module, argument) for argument in node.args)
-        if found.kind == "mean" and name in _CURVED:
+        if (
+            found.kind in ("mean", "sum") and name in _CURVED
+        ):  # of a sum: as in log(sum(exp(x))), which adds up no samples
             return Reduced("unknown", node)
         if found.kind == "free" or _MADE.match(name):
             return Reduced("free")

@@ -68,7 +68,7 @@ class _Values:
         name, operands = _called(module, node)
         if name in _PRODUCTS and len(operands) > 1:
             return self._product(module, operands[-2], operands[-1], flat=name != "matmul")
-        if operands and (name == "pdist" or _meet_others(name, node)):
+        if operands and (name == "pdist" or (_meet_others(name, node) and not self._is_turned(module, operands[0]))):
             return operands[0], operands[0]
         if name == "einsum" and len(operands) == 3 and _pairs_first(operands[0]):
             return operands[1], operands[2]
@@ -102,6 +102,20 @@ class _Values:
         """What a name that is bound once before it stands for."""
         bound = reaching(module, node)
         return (bound[0].whole or node) if len(bound) == 1 else node
+
+    def _is_turned(self, module: Module, node: ast.expr, seen: frozenset[ast.expr] = frozenset()) -> bool:
+        """Whether something else than samples may come first: time, as in `x.transpose(0, 1)`, or a list that was stacked."""
+        match node:
+            case ast.Call() if _called(module, node)[0] in (*_TURNS, "stack", "t"):
+                return True
+            case ast.Name() if node not in seen:
+                bound = [b.value for b in reaching(module, node)]
+                return any(b is not None and self._is_turned(module, b, seen | {node}) for b in bound)
+            case ast.IfExp(body=body, orelse=orelse):
+                return any(self._is_turned(module, each, seen) for each in (body, orelse))
+            case ast.Call(func=ast.Attribute(value=inner)):
+                return self._is_turned(module, inner, seen)
+        return False
 
     # ---- samples
 

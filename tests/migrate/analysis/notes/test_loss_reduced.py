@@ -75,6 +75,10 @@ def told(kind: str, loss: str, functions: str = "", ready: str = "", inside: str
         ("unknown", "(model(x) * outside(x)).mean()"),
         ("mean", "F.mse_loss(model(x), torch.FloatTensor(4, 1).fill_(1.0))"),
         ("unknown", "torch.sqrt(F.mse_loss(model(x), y))"),
+        ("unknown", "torch.log(torch.sum(torch.exp(model(x))))"),  # sums no samples' losses up
+        ("unknown", "model(x).exp().sum().log()"),
+        ("mean", "F.mse_loss(torch.hstack((model(x), model(-x))), torch.hstack((y, y)))"),
+        ("mean", "F.mse_loss(torch.vstack((model(x), model(-x))), torch.vstack((y, y)))"),
         ("unknown", "F.mse_loss(model(x), y) ** 0.5"),
         ("unknown", "F.mse_loss(model(x), y) * F.mse_loss(model(-x), y)"),
         ("unknown", "F.mse_loss(model(x), y) / outside(y)"),

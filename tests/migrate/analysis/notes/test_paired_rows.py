@@ -55,6 +55,8 @@ def test_distances_that_may_be_within_each_sample():
 @pytest.mark.parametrize(
     "apart",
     [
+        "u - torch.stack([u, v]).flip(0)[0]",
+        "u - u.transpose(0, 1).flip(0).transpose(0, 1)",
         "u @ table.t()",
         "F.cross_entropy(u @ model.weight.t(), v)",
         "u @ torch.ones_like(u).t()",
