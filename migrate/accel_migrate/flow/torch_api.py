@@ -15,6 +15,7 @@ _MAKES = tuple(
     (re.compile(pattern), kind)
     for pattern, kind in (
         (r"(.*\.)?\w*DataLoader", "loader"),
+        (r"torchtext\.(.*\.)?\w*Iterator(\.splits)?", "batches"),  # no DataLoader: nothing can shard them
         (r"torch\.optim\.lr_scheduler\..*|(.*\.)?get_\w*schedul\w*", "scheduler"),
         (r"torch\.optim\.(?!lr_scheduler|swa_utils)(.*\.)?[A-Z]\w*", "optimizer"),
         (r"torch\.(device|accelerator\.current_accelerator|cuda\.current_device)", "device"),

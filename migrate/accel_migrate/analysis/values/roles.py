@@ -12,7 +12,7 @@ from accel_migrate.analysis.values.observed import Observed, backwards_in, obser
 from accel_migrate.facts import Facts
 from accel_migrate.flow import torch_api
 from accel_migrate.flow.fields import self_of
-from accel_migrate.flow.nodes import all_arguments, calls_method, positional_parameters, unparse
+from accel_migrate.flow.nodes import all_arguments, calls_method, picked, positional_parameters, unparse
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import ClassDefinition, Definition, FunctionDefinition, Program
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
@@ -346,8 +346,34 @@ class Roles:
         for node in module.walk(module.tree, ast.For):
             variable = module.variable(self._looped_over(module, node.iter))
             if variable is not None and re.search(r"(loader|_dl|dataloader|_iter)s?$", variable.name, re.I):
-                if any(b.value is None or isinstance(b.value, ast.Call) for b in module.bindings(variable)):
+                bindings = module.bindings(variable)
+                may_be = any(b.value is None or isinstance(b.value, ast.Call) for b in bindings)
+                if may_be and not self._is_of_batches(module, variable):
                     self._learn(variable, Value(Role.LOADER))
+
+    def _is_of_batches(self, module: Module, variable: Variable) -> bool:
+        """Whether a library makes what a name holds, or is handed, which yields batches and is no DataLoader."""
+        function = variable.scope.node
+        name = function.name if isinstance(function, Function) and module.is_parameter(variable) else None
+        sites = [(owner, call) for owner, call in self.project.calls if name and _name_of(call.func) == name]
+        held = [(module, binding.value, binding.path) for binding in module.bindings(variable)]
+        held += [
+            (m, each, ())
+            for m, _, each in (given_by({function: sites}, variable) if isinstance(function, Function) else ())
+        ]
+        return any(self._yields_batches(owner, value, path) for owner, value, path in held if value is not None)
+
+    def _yields_batches(self, module: Module, value: ast.expr, path: tuple[int, ...]) -> bool:
+        value = picked(value, path)
+        if isinstance(value, ast.Name):
+            bound = [b for b in module.bindings_of(value) if isinstance(b.value, ast.Call)]
+            return any(self._yields_batches(module, b.value, b.path) for b in bound if b.value is not None)
+        if not isinstance(value, ast.Call):
+            return False
+        target = self.target(module, value)
+        if target is None:
+            return made_by(module.full_name(value.func)) == "batches"
+        return any(self._yields_batches(target.module, given, path) for given in target.returned)
 
     def _looped_over(self, module: Module, looped: ast.expr) -> ast.expr:
         """What a loop goes over in the end: `loader` in `tqdm(enumerate(loader))`, also when that has a name."""

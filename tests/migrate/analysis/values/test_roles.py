@@ -6,6 +6,7 @@ import pytest
 from accel_migrate.analysis.values.roles import Role
 
 from tests.migrate.analysis.reading import role
+from tests.migrate.rules.verbs import migrated
 
 
 @pytest.mark.parametrize(
@@ -59,3 +60,43 @@ def test_a_tuple_that_is_made_of_itself_does_not_grow():
     lines = ["import torch", "model = torch.nn.Linear(2, 1)", "pair = (model, 1)"]
     lines += ["pair = (pair, pair, (pair, pair))"] * 4 + ["other = (other, other, (other, other))"] * 4
     assert role("\n".join([*lines, "first, *_ = (model, pair)"]), "first") & Role.MODEL
+
+
+TORCHTEXT = """
+import torch
+from torch import nn
+from torchtext.data import BucketIterator, Iterator
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def load(train, test, device):
+    {made}
+    return train_iter, test_iter
+
+
+def fit(train_iter, optimizer):
+    for batch in train_iter:
+        loss = nn.functional.cross_entropy(model(batch.text), batch.label)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+train_iter, test_iter = load(train, test, device)
+model = nn.Linear(3, 2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+fit(train_iter, optimizer)
+"""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "train_iter, test_iter = BucketIterator.splits((train, test), batch_size=4, device=device)",
+        "train_iter = Iterator(train, batch_size=4, device=device)\n    test_iter = Iterator(test, batch_size=4)",
+    ],
+)
+def test_iterators_of_torchtext_are_no_loaders_whatever_their_name(made: str) -> None:
+    after = migrated(TORCHTEXT.format(made=made))
+    assert "model, optimizer = accelerator.prepare(model, optimizer)" in after
