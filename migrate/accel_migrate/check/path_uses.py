@@ -180,7 +180,10 @@ def _owner(call: ast.Call) -> list[ast.expr]:
 
 
 def _is_of_path(file: Module, call: ast.Call, methods: frozenset[str]) -> bool:
-    return isinstance(call.func, ast.Attribute) and call.func.attr in methods and file.qualified(call.func) is None
+    """Whether one of these methods is called on what may be a path; `replace` of two texts is that of a text."""
+    if not isinstance(call.func, ast.Attribute) or file.qualified(call.func) is not None:
+        return False
+    return call.func.attr in methods and not (call.func.attr == "replace" and len(call.args) > 1)
 
 
 def _creates(file: Module, call: ast.Call) -> bool:

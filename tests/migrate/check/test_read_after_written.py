@@ -369,3 +369,10 @@ def test_a_name_that_all_take_from_one_process_is_theirs() -> None:
     )
     assert said("AM962", "x = 1\n", text.replace("{agreed}", ""))
     assert not said("AM962", "x = 1\n", text.replace("{agreed}", "run = broadcast_object_list([run])[0]\n"))
+
+
+def test_a_text_that_is_replaced_in_a_path_is_no_file_that_is_renamed() -> None:
+    saved = TOP.replace("'best.pt'", "path").replace("accelerator.save", "path = 'best.pt'\naccelerator.save")
+    read = "accelerator.wait_for_everyone()\nx = torch.load(path.replace('best', 'last'))\n"
+    assert not said("AM962", "x = 1\n", saved + "accelerator.save(weights, path.replace('best', 'last'))\n" + read)
+    assert said("AM962", "x = 1\n", saved + "path.replace('last.pt')\n")
