@@ -33,9 +33,10 @@ def find(context: Context) -> Iterator[Change]:
             owner = f"{spelled}.unwrap_model({module.source.code(loaded.owner)})"
             edit = replace_node(module.source, loaded.owner, owner)
             yield change(context, CODE, loaded.call, "the model itself takes the weights", [edit])
+    waited: set[ast.stmt] = set()
     for load in training.storage.loads:
         if load.module is module:
-            yield from _read(context, load)
+            yield from _read(context, load, waited)
     script = context.script
     changed = states_with_prefix(script.graph, training.distribution, training.storage)
     if changed:
@@ -86,7 +87,7 @@ def _is_said(context: Context) -> bool:
     )
 
 
-def _read(context: Context, load: Load) -> Iterator[Change]:
+def _read(context: Context, load: Load, waited: set[ast.stmt]) -> Iterator[Change]:
     training, module = context.training, context.module
     spelled = training.accelerator(module, load.call)
     edits: list[Edit] = []
@@ -97,9 +98,10 @@ def _read(context: Context, load: Load) -> Iterator[Change]:
     elif spelled is not None and load.late and load.location is None and _is_whole_model(context, load):
         edits.append(add_argument(module.source, load.call, f"map_location={spelled}.device"))
         said.append("every process reads the model to its own device, whatever GPU saved")
-    statement = _listed(module, _opened(module, load.call), load.call)
-    waits = training.storage.waits(load) and not training.flow.on_some(module, load.call)
+    statement = _questioned(module, _listed(module, _opened(module, load.call), load.call))
+    waits = training.storage.waits(load) and not training.flow.on_some(module, load.call) and statement not in waited
     if spelled is not None and waits and not _is_asked_for(context, module, statement):
+        waited.add(statement)
         edits.append(Insert(statement, (f"{spelled}.wait_for_everyone()",), "before", above_comments=False))
         said.append("waits until the file is written")
     if edits:
@@ -144,6 +146,24 @@ def _opened(module: Module, load: ast.Call) -> ast.stmt:
             assert isinstance(parent, ast.stmt)
             found = parent
     return found
+
+
+def _questioned(module: Module, statement: ast.stmt) -> ast.stmt:
+    """The question above a load that leaves without the file, as `if not path.exists(): raise`: asked too early, all leave."""
+    at: ast.AST = statement
+    found = statement
+    while isinstance(at, ast.stmt):
+        block = module.block(at)
+        earlier = block[: block.index(at)] if at in block else []
+        found = next((each for each in earlier if _leaves_without_file(each)), found)
+        above = module.parents[at]
+        at = above if isinstance(above, ast.Try | ast.With) else module.tree
+    return found
+
+
+def _leaves_without_file(statement: ast.stmt) -> bool:
+    leaves = isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Raise | ast.Return)
+    return leaves and isinstance(statement, ast.If) and _asks_for_file(statement.test)
 
 
 def _is_asked_for(context: Context, module: Module, node: ast.AST) -> bool:

@@ -481,3 +481,49 @@ def test_a_file_that_is_asked_for_as_a_trainer_is_made_is_of_an_earlier_run():
 def test_a_file_that_may_be_of_this_run_is_waited_for(above: str, again: str, made: str):
     result = _migrated(COACH.format(above=above, again=again, made=made), DEFAULTS)
     assert result.status is Status.UNCHANGED or "wait_for_everyone" in result.after.decode()
+
+
+ASKED_FIRST = """
+    import os
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    class Coach:
+        def __init__(self, folder, data):
+            self.folder = folder
+            self.data = data
+            self.device = "cuda" if torch.cuda.is_available() else "cpu"
+            self.model = nn.Linear(3, 1).to(self.device)
+
+        def train(self):
+            loader = DataLoader(self.data, batch_size=4)
+            optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+            for batch in loader:
+                x, y = (part.to(self.device) for part in batch)
+                loss = nn.functional.mse_loss(self.model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            torch.save({"folder": self.folder}, os.path.join(self.folder, "options.pt"))
+            torch.save(self.model.state_dict(), os.path.join(self.folder, "model.pt"))
+
+        def load(self):
+            if not os.path.exists(self.folder):
+                raise FileNotFoundError("train first")
+            try:
+                self.options = torch.load(os.path.join(self.folder, "options.pt"))
+                self.model.load_state_dict(torch.load(os.path.join(self.folder, "model.pt")))
+            except OSError:
+                raise FileNotFoundError("some files are missing")
+
+    coach = Coach("saved", data)
+    coach.train()
+    coach.load()
+    """
+
+
+def test_waits_once_above_the_question_that_leaves_without_the_file():
+    source = dedent(ASKED_FIRST)
+    becomes(source, "self.accelerator.wait_for_everyone()\nif not os.path.exists(self.folder):")
+    assert migrated(source).count("wait_for_everyone") == 1
