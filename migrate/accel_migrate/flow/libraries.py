@@ -16,7 +16,7 @@ _LIBRARIES = {
     "safetensors", "huggingface_hub", "diffusers", "sentencepiece", "kornia", "monai", "optuna", "ray", "lmdb", "cupy",
     "numba", "sympy", "plotly", "IPython", "google", "setuptools", "six", "future", "attr", "pydantic", "click", "fire", "dotenv",
     "pytz", "dateutil", "pkg_resources", "easydict", "munch", "nibabel", "SimpleITK", "pydicom", "tifffile", "medpy",
-    "pycocotools",
+    "pycocotools", "pyDOE", "pyDOE2",
 }  # fmt: skip
 
 

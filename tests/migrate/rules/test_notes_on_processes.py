@@ -1805,3 +1805,20 @@ def test_rows_of_a_library_and_games_that_are_only_imported(above: str, rows: st
     source = source.replace("for i, (x, y) in enumerate(loader)", f"for part in {rows}")
     source = source.replace("x, y = x.to(device), y.to(device)", "part = torch.as_tensor(part).to(device)")
     assert told in noted(source, "AM805")
+
+
+def test_a_seed_of_a_check_that_no_run_calls_seeds_nothing():
+    checks = "def check():\n    torch.manual_seed(1)\n\n\ndef checks():\n    check()\n"
+    dropped = "model = nn.Sequential(nn.Linear(3, 2), nn.Dropout(0.1))"
+    uncalled = training(functions=checks).replace("model = nn.Linear(3, 2)", dropped)
+    assert f"seeded alike ({LAUNCHED})" in noted(uncalled, "AM803")
+    assert "seeded alike (line" in noted(uncalled.replace("criterion =", "checks()\ncriterion =", 1), "AM803")
+
+
+def test_points_of_a_latin_hypercube_are_drawn():
+    source = training(functions="from pyDOE import lhs\n", inside="").replace(
+        "for i, (x, y) in enumerate(loader):",
+        "for i in range(3):\n        x, y = torch.tensor(lhs(3, 4)).float(), torch.zeros(4).long()",
+    )
+    assert "since accel launch seeds all processes alike" in noted(source, "AM805")
+    assert "lhs" not in "".join(notes(source))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
+from accel_migrate.analysis.notes.elsewhere import may_run
 from accel_migrate.analysis.notes.settled import settled
 from accel_migrate.analysis.trainings.fed import feeds_training
 from accel_migrate.analysis.trainings.training import Script, Training
@@ -116,6 +117,7 @@ class Seeding:
     """What is known of the seeds in the files that a training runs with."""
 
     def __init__(self, script: Script, training: Training, target: str) -> None:
+        self.script = script
         self.launched = target != "accelerate"
         self.roles = script.roles
         self.graph = script.graph
@@ -289,7 +291,7 @@ class Seeding:
     def _seeds(self, library: str) -> list[tuple[Module, ast.Call]]:
         """The calls that seed a library."""
         seeds = [(m, call) for m in self.files for call in m.calls_of(SEEDS) if library in libraries_of(m, call)]
-        return [(module, call) for module, call in seeds if self._is_run(module, call)]
+        return [each for each in seeds if self._is_run(*each) and may_run(self.script, self.training, *each)]
 
     def _is_run(self, module: Module, call: ast.Call) -> bool:
         """Whether a call runs, as far as that can be told."""
@@ -322,6 +324,8 @@ def library_of(module: Module, call: ast.Call) -> str | None:
     if owner == "torch" and name in _DRAWS["torch"]:
         return "torch"
     if owner == "numpy.random" and name not in ("seed", "RandomState", "default_rng", "get_state", "set_state"):
+        return "numpy"
+    if dotted in ("pyDOE.lhs", "pyDOE2.lhs"):
         return "numpy"
     if dotted.startswith("torchtext.") and "Iterator" in dotted:
         return "random"

@@ -35,7 +35,7 @@ from accel_migrate.flow.once import once
 from accel_migrate.flow.program import default_of
 from accel_migrate.flow.scopes import Function, Module
 
-_ASKS = re.compile(r"(git (rev-parse|log|describe|status|diff)|nvidia-smi|hostname|uname|whoami)")
+_ASKS = re.compile(r"(git (rev-parse|log|describe|status|diff)|nvidia-smi|hostname|uname|whoami|stty size|tput cols)")
 _FETCHES = {
     "requests.get", "urllib.request.urlretrieve", "urllib.request.urlopen", "wget.download", "gdown.download", "nltk.download",
     "shutil.unpack_archive", "torch.hub.download_url_to_file",

@@ -74,9 +74,10 @@ def starters_of(project: Program, module: Module, at: ast.AST | None) -> list[Mo
 
 
 def _mentions(module: Module, name: str) -> bool:
-    """Whether a file may read a name of another one: imported by that name, or with all that it has."""
+    """Whether a file may read a name of another one: imported by that name, or with all that it has; not `model.train()`."""
     return any(
-        name == getattr(node, "attr", None) or getattr(node, "name", "") in (name, "*")
+        (isinstance(node, ast.Attribute) and node.attr == name and module.qualified(node) is not None)
+        or (isinstance(node, ast.alias) and node.name in (name, "*"))
         for node in module.walk(module.tree, ast.Attribute, ast.alias)
     )
 

@@ -21,3 +21,19 @@ def test_goes_through_all_that_is_imported_in_the_order_of_the_imports(imported:
     train = project.modules[0]
     assert [module.source.path.stem for module in brought_by(project, [train])] == NAMES
     assert [module.source.path.stem for module in loaded_with(project, train)] == ["train", *NAMES]
+
+
+@pytest.mark.parametrize(
+    ("other", "starts"),
+    [
+        ("from vectors import build\nnet = build()\nnet.fit()\n", False),
+        ("import vectors\nvectors.fit()\n", True),
+        ("from vectors import *\nfit()\n", True),
+    ],
+)
+def test_a_method_of_the_same_name_starts_no_training_of_another_file(other: str, starts: bool):
+    text = "def build():\n    return 1\ndef fit():\n    pass\nif __name__ == '__main__':\n    fit()\n"
+    texts = {"vectors.py": text, "tagger.py": other}
+    project = Program([Module(Source.from_bytes(Path(name), text.encode())) for name, text in texts.items()])
+    vectors, tagger = project.modules
+    assert (tagger in loaded_with(project, vectors, vectors.tree.body[1].body[0])) is starts
