@@ -23,8 +23,8 @@ _SUM = (
     "one process's batch; for the sum over all of them multiply the loss by accelerator.num_processes{once}"
 )
 _UNEVEN = (
-    "the loss {verb} divided by a count or a sum that differs from batch to batch ({line}), and every process weighs the same in "
-    "the average; for the mean over all items divide the sum by accelerator.reduce(count) / accelerator.num_processes"
+    "the loss {verb} divided by a count or a sum that {differs} ({line}), and every process weighs the same in the average; for "
+    "the mean over all items divide the sum by accelerator.reduce(count) / accelerator.num_processes"
 )
 _WEIGHTED = (
     "the loss {verb} a mean weighted by class ({line}): each process divides by the weights of its own batch, and every process "
@@ -35,6 +35,7 @@ _BETWEEN = (
     "many others as batch_size allows, however many processes there are{split}"
 )
 _SPLIT = ", and those of batch_size / N where batches are split over processes"
+_ONCE = ", once each has samples of its own"
 _TOLD = {"sum": _SUM, "uneven": _UNEVEN, "weighted": _WEIGHTED}
 
 
@@ -60,7 +61,8 @@ def _message(context: Context, text: str, node: ast.AST | None, sure: bool) -> s
         line=f"{where} {getattr(node, 'lineno', 0)}",
         verb="is" if sure else "may be",
         split=_SPLIT if shared else "",
-        once="" if shared else ", once each has samples of its own",
+        once="" if shared else _ONCE,
+        differs="differs from batch to batch" if shared else f"may differ between processes{_ONCE}",
     )
 
 

@@ -209,6 +209,13 @@ def test_tells_a_mean_over_a_mask():
     assert "differs from batch to batch" in noted(training(loss="(F.relu(model(x)) * y).sum() / y.sum()"), "AM802")
 
 
+def test_a_mean_over_a_mask_of_all_data_differs_only_once_it_is_shared_out():
+    source = training(loss="(F.relu(model(x)) * y).sum() / y.sum()").replace(
+        "enumerate(loader)", "enumerate([(torch.randn(4, 3), torch.zeros(4).long())])"
+    )
+    assert "that may differ between processes, once each has samples of its own (line" in noted(source, "AM802")
+
+
 @pytest.mark.parametrize("chosen", ["rows.masked_select(y > 0)", "rows[y > 0]", "rows[mask]"])
 def test_tells_a_mean_over_what_a_mask_leaves(chosen: str):
     inside = f"rows = F.cross_entropy(model(x), y, reduction='none')\nmask = y > 0\nkept = {chosen}"
