@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from accel_migrate.pipeline import migrate
@@ -111,6 +112,19 @@ def test_says_that_a_script_of_the_cpu_goes_to_a_gpu():
 @pytest.mark.parametrize("line", ["# net.cuda()", '"""Not on cuda."""'])
 def test_a_comment_about_a_gpu_moves_nothing(line: str):
     source = SCRIPT.format(**PARTS).replace("self.start = torch.zeros(1)", line)
+    assert "so it trained on the CPU" in noted(source, "AM101")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "torch.cuda.manual_seed_all(3)",
+        "if torch.cuda.is_available():\n    torch.cuda.manual_seed(3)",
+        'def old():\n    return "cuda:0"',
+    ],
+)
+def test_a_seed_of_the_gpu_and_a_function_that_nothing_calls_move_nothing(line: str):
+    source = dedent(SCRIPT.format(**PARTS).replace("self.start = torch.zeros(1)", "")) + line + "\n"
     assert "so it trained on the CPU" in noted(source, "AM101")
 
 

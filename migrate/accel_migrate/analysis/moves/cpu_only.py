@@ -19,6 +19,7 @@ from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import Built, NotMigrated, chain
 from accel_migrate.analysis.values.roles import Role, Roles, is_transparent
 from accel_migrate.analysis.values.unread import unread_batches
+from accel_migrate.flow.idle import Unit, unit_of
 from accel_migrate.flow.nodes import all_arguments, calls_method, unparse
 from accel_migrate.flow.scopes import Function, Module, Variable
 
@@ -30,6 +31,13 @@ _MAKERS = {
         "autograd.Variable",
     )
 }  # fmt: skip
+_ASKS = (
+    "is_available",
+    "device_count",
+    "manual_seed",
+    "manual_seed_all",
+    "empty_cache",
+)  # what torch.cuda moves nothing with
 _GPU = re.compile(r"cuda|\bmps\b|\bxpu\b|\bxla\b|set_default_device|distributed")
 
 # Libraries that take a tensor wherever it is, or look at it as a text or a number.
@@ -90,21 +98,24 @@ def cpu_only(
     return None
 
 
-def names_gpu(roles: Roles, modules: Sequence[Module]) -> bool:
-    """Whether a file has a word about another device than the CPU, in whatever way."""
+def names_gpu(roles: Roles, modules: Sequence[Module], idle: frozenset[Unit]) -> bool:
+    """Whether what may run has a word about another device than the CPU, beyond its seed and whether it is there."""
     spoken = [module for module in modules if _GPU.search(module.source.text)]  # comments and docstrings as well
-    return _names_device(roles, modules) or any(_GPU.search(word) for module in spoken for word in _words(module))
+    return _names_device(roles, modules) or any(_GPU.search(word) for module in spoken for word in _words(module, idle))
 
 
-def _words(module: Module) -> Iterator[str]:
+def _words(module: Module, idle: frozenset[Unit]) -> Iterator[str]:
     """The names and texts of a file's code."""
     for node in module.walk(module.tree):
+        above = module.parents.get(node)
+        if (isinstance(above, ast.Attribute) and above.attr in _ASKS) or unit_of(node, module.ancestors(node)) in idle:
+            continue
         match node:
             case ast.Name(id=word) | ast.Attribute(attr=word) | ast.alias(name=word) | ast.arg(arg=word):
                 yield word
             case ast.keyword(arg=str(word)) | ast.ImportFrom(module=str(word)):
                 yield word
-            case ast.Constant(value=str(word)) if not isinstance(module.parents[node], ast.Expr):
+            case ast.Constant(value=str(word)) if not isinstance(above, ast.Expr):
                 yield word
 
 

@@ -563,7 +563,7 @@ class _Reader:
             if tied:
                 check_built_here(self.graph, setup.prepared)
             files = loaded_with(self.roles.project, setup.place.module, setup.place.after)
-            unnamed = tied is None and not names_gpu(self.roles, files)
+            unnamed = tied is None and not names_gpu(self.roles, files, self._idle(setup.place))
             start = replace(start, cpu="True" if tied else None, tied=tied, moves=unnamed)
         return after_names(start, precision.argument), precision, carrier, given
 
