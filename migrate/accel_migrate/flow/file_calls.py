@@ -59,6 +59,9 @@ _TAKING_AWAY = frozenset({"shutil.rmtree", "os.rmdir", "os.removedirs", *_MOVES}
 WRITING_METHODS = {
     "savefig": Argument(0, "fname"),
     "export_scalars_to_json": Argument(0, "path"),
+    "export_chrome_trace": Argument(0, "path"),
+    "export_stacks": Argument(0, "path"),
+    "export_memory_timeline": Argument(0, "path"),
     "write_image": Argument(0, "file"),
     "write_html": Argument(0, "file"),
     "save_pretrained": Argument(0, "save_directory"),
