@@ -10,6 +10,7 @@ from accel_migrate.pipeline import migrate
 from accel_migrate.settings import DEFAULTS
 from accel_migrate.source import Source
 
+from tests.migrate.rules import handwritten
 from tests.migrate.rules.scripts import becomes, codes, stays, training
 from tests.migrate.rules.verbs import _migrated, migrated, noted, notes, unchanged
 
@@ -367,6 +368,41 @@ def test_keeps_what_gives_its_text_back(line: str):
     source = training(functions="from settings import settings, show\n", after=line)
     stays(source, line)
     assert "AM504" not in codes(source)
+
+
+@pytest.mark.parametrize("method", ["export_chrome_trace", "export_stacks", "export_memory_timeline"])
+def test_guards_what_a_profile_exports(method: str):
+    line = f"seen.{method}(f'{{epoch}}.json')"
+    source = training(functions="from torch.profiler import profile\n\nseen = profile()\n", after=line)
+    becomes(source, f"if accelerator.is_main_process:\n{line}")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'np.savetxt(f"losses_{rank}.txt", losses)',
+        'torch.save(losses, "losses_" + str(rank) + ".pt")',
+        'name = os.path.join("parts", "%d.npy" % rank); np.save(name, losses)',
+        'with open(f"log_{rank}.txt", "w") as log: log.write(str(loss))',
+        'with open(f"part_{rank}.pt", "wb") as part: torch.save(losses, part)',
+        'np.save(own("losses", rank), losses)',
+    ],
+)
+def test_what_is_named_by_the_rank_each_process_writes(line: str):
+    start = "rank = dist.get_rank(); losses = []"
+    source = handwritten.script(start=start, body=line).replace(
+        "    def main():",
+        "    import numpy as np\n\n\n    def own(name, number):\n        return name + str(number)\n\n\n    def main():",
+    )
+    assert line.partition("; ")[2] or line in migrated(source)
+    assert not {"AM504", "AM501"} & set(codes(source))
+    shared = (
+        source.replace("{rank}", "{epoch}")
+        .replace("rank)", "epoch)")
+        .replace("% rank", "% epoch")
+        .replace(", rank", ", epoch")
+    )
+    assert {"AM504", "AM501"} & set(codes(shared))
 
 
 def test_a_folder_of_the_clock_may_be_there_already_on_several_processes_alone():

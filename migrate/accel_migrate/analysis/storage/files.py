@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from accel_migrate.analysis.distribution.rank_flow import RankFlow
 from accel_migrate.analysis.processes.timing import Timing
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles
@@ -20,6 +21,7 @@ from accel_migrate.flow.file_calls import (
     Argument,
     is_writing_mode,
     opens_to_write,
+    written_paths,
 )
 from accel_migrate.flow.nodes import (
     all_arguments,
@@ -87,9 +89,9 @@ class Written:
     kept: bool = False  # what the call gives back is used later, so that others cannot go without it
 
 
-def saves_in(graph: CallGraph, timing: Timing, module: Module) -> Iterator[Save]:
+def saves_in(graph: CallGraph, flow: RankFlow, timing: Timing, module: Module) -> Iterator[Save]:
     for call in module.calls_of(("torch.save",)):
-        if not timing.meets(module, call):
+        if not timing.meets(module, call) or is_named_by_rank(graph, flow, module, call):
             continue
         value, target = Argument(0, "obj").of(call), Argument(1, "f").of(call)
         opened = _opened_by(module, target)
@@ -99,16 +101,36 @@ def saves_in(graph: CallGraph, timing: Timing, module: Module) -> Iterator[Save]
         yield Save(module, call, value, opened, is_path and len(call.args) + len(call.keywords) == 2)
 
 
-def written_in(graph: CallGraph, module: Module) -> Iterator[Written]:
-    """Statements that do nothing but write files; what is kept in memory is not a file."""
+def written_in(graph: CallGraph, flow: RankFlow, module: Module) -> Iterator[Written]:
+    """Statements that do nothing but write files that are the same for all; what is kept in memory is not a file."""
     seen: set[ast.stmt] = set()
     for call in module.calls:
         if not (writes(module, call) or saves(graph, module, call)) or writes_memory(graph, module, call):
+            continue
+        if is_named_by_rank(graph, flow, module, call):
             continue
         written = _whole(module, call)
         if written is not None and written.statement not in seen:
             seen.add(written.statement)
             yield written
+
+
+def is_named_by_rank(graph: CallGraph, flow: RankFlow, module: Module, call: ast.Call) -> bool:
+    """`np.save(f"losses_{rank}.npy", losses)`: each process writes a file of its own."""
+    paths = written_paths(call, module.qualified(call.func)) or []
+    return bool(paths) and all(_has_rank(graph, flow, module, path) for path in paths)
+
+
+def _has_rank(graph: CallGraph, flow: RankFlow, module: Module, path: ast.expr, depth: int = 4) -> bool:
+    """Whether a path is made of the rank, by itself or through what it is named after."""
+    for part in module.walk(path, ast.Name, ast.Attribute, ast.Call):
+        if flow.depends(module, part) and not flow.depends(module, part, by_choice=True):
+            return True
+        held = [each for each in contents(graph, module, part) if each[1] is not part]
+        held += [(module, b.value) for b in module.bindings_of(part) if b.kind == "with" and b.value is not None]
+        if depth and any(_has_rank(graph, flow, *each, depth - 1) for each in held):
+            return True
+    return False
 
 
 def runs_command(module: Module, call: ast.Call) -> bool:

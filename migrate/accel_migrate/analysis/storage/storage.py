@@ -93,7 +93,7 @@ def find_storage(
     saves = [
         save
         for module in everywhere
-        for save in saves_in(graph, timing, module)
+        for save in saves_in(graph, flow, timing, module)
         if timing.after_prepare(module, save.call) or _keeps_model(graph, save, models)
     ]
     optimizers = frozenset(variable for variable in held if graph.roles.of(variable) & Role.OPTIMIZER)
@@ -102,7 +102,7 @@ def find_storage(
     left = [] if following else [each for each in met if not timing.after_prepare(*each)]
     saves = [one for one in saves if following or timing.after_prepare(one.module, one.call)]
     states = [one for one in states if following or timing.after_prepare(one.module, one.call)]
-    written = tuple(written for module in everywhere for written in written_in(graph, module))
+    written = tuple(written for module in everywhere for written in written_in(graph, flow, module))
     plain = {save.statement for save in saves if save.plain}  # which the Accelerator writes
     guarded: list[Save | Written] = [save for save in saves if not save.plain]
     guarded += [one for one in written if not one.kept and one.statement not in plain]
