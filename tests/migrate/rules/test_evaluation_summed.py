@@ -117,6 +117,7 @@ def test_leaves_what_only_shows() -> None:
         (["if len(x) < 4:", "    continue", "hits += model(x).sum().item()"], "left out"),
         (["hits += model(x).sum().item()", "if j > 3:", "    break"], "end early"),
         (["hits += model(x + torch.randn_like(x)).sum().item()"], "random"),
+        (["hits += model(x).sum().item() * np.random.binomial(1, 0.5)"], "it draws random numbers"),
         (["losses += model(x).sum(1).cpu().numpy()"], "what `losses` holds"),
         (["table[j] = model(x).sum().item()"], "by position"),
         (["hits += other(model(x))"], "`other()` is not known to leave nothing behind"),

@@ -156,8 +156,13 @@ def _earlier(module: Module, model: ast.expr) -> set[ast.stmt]:
 def draws(module: Module, call: ast.Call) -> bool:
     """Whether a call draws random numbers."""
     name = called_name(call)
-    always = module.full_name(call.func) == "torch.nn.functional.dropout" and len(call.args) < 3
-    return name in _DRAWS or (always and not any(keyword.arg == "training" for keyword in call.keywords))
+    dotted = module.full_name(call.func)
+    always = dotted == "torch.nn.functional.dropout" and len(call.args) < 3
+    return (
+        name in _DRAWS
+        or dotted.startswith(("random.", "numpy.random."))
+        or (always and not any(keyword.arg == "training" for keyword in call.keywords))
+    )
 
 
 def _check_forward(module: Module, owner: ast.ClassDef) -> None:
