@@ -112,7 +112,8 @@ class _Files:
             what = f"`{unparse(use.node)}`, kept by `{called_name(use.call)}(...)`, could be read by"
         if later and _runs_after(side, {write.call}, {use.call}, meetings):
             return f"{what} all processes while one may still write the file"
-        if _runs_after(side, {use.call}, {write.call}, meetings):
+        gone_on = _runs_after(side, {use.call}, {write.call}, meetings)
+        if gone_on and not names.own(write.file, write.node):  # a name by the clock is that of a new file
             return (
                 f"{what} all processes, of which one may go on and change the file before the others have come so far"
             )

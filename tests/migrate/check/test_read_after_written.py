@@ -102,6 +102,15 @@ def test_a_file_that_only_one_process_writes_and_reads() -> None:
     assert not said("AM962", "x = 1\n", OWN + code)
 
 
+def test_a_file_under_a_name_that_is_new_is_not_what_was_read_before() -> None:
+    code = (
+        "weights = torch.load(os.path.join('runs', args.start))\nif accelerator.is_main_process:\n"
+        "    open(os.path.join('runs', {name} + '.txt'), 'w').write('a')\n"
+    )
+    assert not said("AM962", "x = 1\n", OWN + code.format(name="str(datetime.now())"))
+    assert said("AM962", "x = 1\n", OWN + code.format(name="args.name"))
+
+
 HEAD = "import os, torch\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\n"
 ELSEWHERE = (
     HEAD
