@@ -89,6 +89,12 @@ WRITE = "def write(x):\n    np.save('x.npy', x)\n"
             "def really(x):\n    np.save('x.npy', x)\ndef write(x):\n    if dist.get_rank() == 0:\n        really(x)\n",
             False,
         ),
+        (
+            "import functools\ndef keep(x):\n    np.save('x.npy', x)\ndef write(x):\n    return functools.partial(keep, x)\n",
+            True,
+        ),
+        ("def keep(x):\n    np.save('x.npy', x)\ndef write(x):\n    return {'keep': keep}\n", True),
+        ("def keep(x):\n    np.save('x.npy', x)\ndef write(x):\n    return np.keep(x)\n", False),
     ],
 )
 def test_a_guard_counts_only_on_the_way_of_the_call(functions: str, noted_too: bool):

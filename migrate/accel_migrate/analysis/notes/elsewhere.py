@@ -203,12 +203,20 @@ def reached_elsewhere(
     for function in pending:
         pending += [
             callee
-            for callee in script.graph.callees.get(function, ())
+            for callee in (*script.graph.callees.get(function, ()), *_handed_on(script, owners[function], function))
             if callee not in pending
             and not _guarded(script, training, function, callee)
             and not _is_for_another(script, training, (owners[callee], callee))
         ]
     return [(owners[f], f) for f in pending if owners[f] not in training.modules]
+
+
+def _handed_on(script: Script, module: Module, function: Function) -> list[Function]:
+    """The functions that another one names and does not call itself, so that whoever gets them may: `partial(write, path)`."""
+    names = module.walk(function, ast.Name, ast.Attribute)
+    given = [name for name in names if getattr(module.parents[name], "func", None) is not name]
+    found = [script.project.definition(module, name) for name in given if isinstance(name.ctx, ast.Load)]
+    return [target.node for target in found if target is not None and not isinstance(target.node, ast.ClassDef)]
 
 
 def _guarded(script: Script, training: Training, function: Function, callee: Function) -> bool:
