@@ -94,10 +94,16 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """The statement comes under `for target in values:`, with its neighbours that do too."""
+    """The statement comes under `for target in values:`, with its neighbours that do too, which may have an `else`."""
 
     statement: ast.stmt
     head: str
+    otherwise: str = ""
+
+    @property
+    def text(self) -> str:
+        """The loop with an empty block."""
+        return f"{self.head}:\n    pass" + (f"\nelse:\n    {self.otherwise}" if self.otherwise else "")
 
 
 Edit = Replace | Remove | Unimport | Uncomment | Insert | Substitute | Unwrap | Guard | Repeat

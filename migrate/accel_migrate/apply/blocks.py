@@ -73,8 +73,10 @@ class Blocks:
             if carried is not None:
                 new[0] = with_leading(new[0], merged(carried, leading(new[0]), first=not result))
                 carried = None
-            if result and alone and len(new) == 1 and self._same_guard(statements, mine[0]):
+            if result and alone and mine[0] not in self.edits.before and self._same_guard(statements, mine[0]):
                 result[-1] = under_one_guard(result[-1], new[0])
+                result += new[1:]
+                alone = len(new) == 1
             else:
                 result += new
                 alone = len(new) == 1
@@ -173,9 +175,9 @@ class Blocks:
             result += new
         return result
 
-    def _under(self, heads: tuple[str, ...], node: cst.BaseStatement) -> cst.BaseStatement:
-        for head in heads:
-            (around,) = self._parsed((under(head),))
+    def _under(self, blocks: tuple[str, ...], node: cst.BaseStatement) -> cst.BaseStatement:
+        for block in blocks:
+            (around,) = self._parsed((block,))
             inner = with_leading(node, [])
             assert isinstance(around, cst.If | cst.For)
             node = around.with_changes(leading_lines=leading(node), body=cst.IndentedBlock([inner]))

@@ -20,7 +20,7 @@ class Sorted:
         self.removed: dict[ast.stmt, Remove] = {}
         self.substituted: dict[ast.stmt, Substitute] = {}
         self.unwrapped: set[ast.stmt] = set()
-        self.guarded: dict[ast.stmt, tuple[str, ...]] = {}  # the heads of the blocks around it, inside out
+        self.guarded: dict[ast.stmt, tuple[str, ...]] = {}  # the empty blocks around it, inside out
         self.uncommented: dict[ast.stmt, int | None] = {}
         self.before: dict[ast.stmt, list[Insert]] = {}
         self.after: dict[ast.stmt, list[Insert]] = {}
@@ -54,7 +54,7 @@ class Sorted:
         edits: list[Insert | Substitute] = [*inserted, *self.substituted.values()]
         return [
             *[text for edit in edits for text in edit.statements],
-            *[under(head) for heads in self.guarded.values() for head in heads],
+            *[text for texts in self.guarded.values() for text in texts],
         ]
 
     def _goes(self, statement: ast.stmt | None) -> bool:
@@ -101,10 +101,10 @@ class Sorted:
         elif isinstance(edit, Unwrap):
             self.unwrapped.add(statement)
         elif isinstance(edit, Guard):
-            around = [head for head in self.guarded.get(statement, ()) if not head.startswith("if ")]
-            self.guarded[statement] = (f"if {edit.test}", *around)
+            around = [text for text in self.guarded.get(statement, ()) if not text.startswith("if ")]
+            self.guarded[statement] = (under(f"if {edit.test}"), *around)
         elif isinstance(edit, Repeat):
-            self.guarded[statement] = (*self.guarded.get(statement, ()), edit.head)
+            self.guarded[statement] = (*self.guarded.get(statement, ()), edit.text)
         else:
             self.uncommented[statement] = edit.lines
         holder: ast.stmt | None = statement

@@ -158,7 +158,7 @@ class _Plan:
             elif isinstance(edit, Guard):
                 texts.append(f"if {edit.test}:\n    pass")
             elif isinstance(edit, Repeat):
-                texts.append(f"{edit.head}:\n    pass")
+                texts.append(edit.text)
         found.update(_heads_of("\n".join(texts)))
         found["pass"] += len(self.gone)  # what keeps a block a block
         for head in self.originals if self.gone else ():

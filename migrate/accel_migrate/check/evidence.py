@@ -58,7 +58,7 @@ class Side:
     def flows(self) -> Flows:
         followed = [(f, c, "prepared") for f, c in self.asked("prepare")]
         followed += [(f, c, "accelerator") for f, c in self.created]
-        followed += [(f, c, "loader") for f, c in self.of_library("DataLoader")]
+        followed += [(f, c, "loader") for f, c in (*self.of_library("DataLoader"), *self.completed)]
         followed += [(f, c, "parallel") for f, c in self.of_library(".DataParallel")]
         followed += [(f, c, "options") for f, c in self.calls if getattr(c.func, "attr", "") == "parse_args"]
         return Flows(self.program, followed)
@@ -68,6 +68,18 @@ class Side:
         if endings not in self._library:
             self._library[endings] = [(file, call) for file, call, name in self._imported if name.endswith(endings)]
         return self._library[endings]
+
+    @cached_property
+    def completed(self) -> dict[tuple[Module, ast.Call], ast.Call]:
+        """The calls of what `partial(DataLoader, ...)` is bound to, each with that."""
+        partials = {
+            variable: call
+            for file, call in self.of_library("functools.partial")
+            if call.args and (file.qualified(call.args[0]) or "").endswith("DataLoader")
+            for target in getattr(file.parents[call], "targets", ())
+            if (variable := file.variable(target)) is not None and len(file.bindings(variable)) == 1
+        }
+        return {(f, c): partials[v] for f, c in self.calls if (v := f.variable(c.func)) in partials}
 
     @cached_property
     def _imported(self) -> list[tuple[Module, ast.Call, str]]:

@@ -8,7 +8,16 @@ from collections.abc import Iterator
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
 from accel_migrate.check.loader_origins import of_every_loader
-from accel_migrate.check.shares_counted import GROWS, Shares, keeps_what_it_gets, only_shows, own_names, root
+from accel_migrate.check.shares_counted import (
+    GROWS,
+    Shares,
+    keeps_what_it_gets,
+    loops_over,
+    only_shows,
+    own_names,
+    root,
+    stored,
+)
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
@@ -45,7 +54,8 @@ def _cut_short(side: Side, file: Module, call: ast.Call) -> Found:
     for origin, prepare in side.asked("prepare"):
         given = [argument for at, argument in enumerate(prepare.args) if any(m[1:] == (prepare, at) for m in prepared)]
         for made in (made for argument in given for made in side.flows.made(origin, argument, "loader")):
-            options = made.node.keywords if isinstance(made.node, ast.Call) else []
+            begun = [partial for (_, completed), partial in side.completed.items() if completed is made.node]
+            options = [k for each in (made.node, *begun) if isinstance(each, ast.Call) for k in each.keywords]
             asked = [option.value for option in options if option.arg == "drop_last"]
             if any(not (isinstance(value, ast.Constant) and not value.value) for value in asked):
                 yield (
@@ -67,7 +77,7 @@ def _by_batch(side: Side) -> Found:
                 call,
                 f"`{unparse(call)[:60]}` may be of a loader that is not prepared, or of none",
             )
-        loops = _loops_over(file, call)
+        loops = loops_over(file, call)
         if not loops:
             yield file, call, f"`{unparse(call)[:60]}` is not what a loop goes over"
         over.update(loops)
@@ -77,21 +87,11 @@ def _by_batch(side: Side) -> Found:
         for loop in loops:
             yield from _divided_by_rounds(file, loop)
             yield from _of_one_process(file, loop)
+            yield from _left_early(file, loop)
             yield from _divided_by_shard(side, file, loop, call)
     for file, call in side.asked("sum_for_metrics"):
         if over.isdisjoint(file.ancestors(call)):
             yield file, call, f"`{unparse(call)[:60]}` stands outside of a loop over whole batches"
-
-
-def _loops_over(file: Module, call: ast.Call) -> list[ast.For]:
-    """The loop that goes over a call's result, in its own line or by the name of a bar around it."""
-    above = next((above for above in file.ancestors(call) if isinstance(above, ast.For)), None)
-    if above is not None and file.holds(above.iter, call):
-        return [above]
-    statement = next(above for above in file.ancestors(call) if isinstance(above, ast.stmt))
-    names = _stored(statement)
-    loops = [node for node in walk(file.scope(call).frame.node) if isinstance(node, ast.For)]
-    return [loop for loop in loops if any(isinstance(n, ast.Name) and n.id in names for n in walk(loop.iter))]
 
 
 def _divided_by_rounds(file: Module, loop: ast.For) -> Found:
@@ -127,7 +127,7 @@ def _divided_by_shard(side: Side, file: Module, loop: ast.For, over: ast.Call) -
 def _of_one_process(file: Module, loop: ast.For) -> Found:
     """What is run for the batches of all processes and reads a value of this one's; or is read after that as if it were."""
     for inner in (node for node in walk(loop) if isinstance(node, ast.For) and _asks(node.iter, "sum_for_metrics")):
-        handed, body = _stored(inner), {node for statement in inner.body for node in walk(statement)}
+        handed, body = stored(inner), {node for statement in inner.body for node in walk(statement)}
         outside = [node for node in walk(loop) if node not in body and isinstance(node, ast.Name)]
         ours = {node.id for node in outside if isinstance(node.ctx, ast.Store) and not file.holds(inner.target, node)}
         own = ours - handed
@@ -141,8 +141,22 @@ def _of_one_process(file: Module, loop: ast.For) -> Found:
         for statement in block[block.index(inner) + 1 :]:
             if any(_grows(file, loop, node) for node in walk(statement)):
                 for node in (n for n in walk(statement) if isinstance(n, ast.Name) and n.id in handed):
-                    if isinstance(node.ctx, ast.Load) and node.id not in _stored(statement):
+                    if isinstance(node.ctx, ast.Load) and node.id not in stored(statement):
                         yield file, node, f"`{node.id}` is the last batch of all processes here, and is added up"
+
+
+def _left_early(file: Module, loop: ast.For) -> Found:
+    """A round that one batch of all ends, beside what counts the others of that round, or with a loop that goes on."""
+    for inner in (node for node in walk(loop) if isinstance(node, ast.For) and _asks(node.iter, "sum_for_metrics")):
+        body = {node for statement in inner.body for node in walk(statement)}
+        leaves = [n for n in body if isinstance(n, ast.Break | ast.Continue | ast.Return)]
+        ends = [n for n in leaves if isinstance(n, ast.Return) or file.innermost(n) is inner]
+        beside = [node for node in walk(loop) if node not in body and _grows(file, loop, node)] if ends else []
+        for node in beside:
+            yield file, node, f"`{unparse(node)[:60]}` counts batches behind the one that ends the loop"
+        below = [*inner.orelse, *file.block(inner)[file.block(inner).index(inner) + 1 :]]
+        if any(isinstance(n, ast.Break) for n in ends) and [type(n) for n in below] != [ast.Continue, ast.Break]:
+            yield file, inner, f"the loop over `{unparse(loop.iter)[:60]}` would go on where it ended"
 
 
 def _grows(file: Module, loop: ast.For, node: ast.AST) -> bool:
@@ -218,16 +232,16 @@ def _twice(side: Side, file: Module, call: ast.Call) -> Found:
         first = step_of(file, other, graph)
         if first is None or not graph.reachable(first, step):
             continue
-        for name in sorted(given & _stored(first)):
+        for name in sorted(given & stored(first)):
             drawn = not graph.dominates(first, step) or first is step
             rebound = drawn and any(
-                isinstance(above, ast.For | ast.AsyncFor) and name in _stored(above) for above in file.ancestors(step)
+                isinstance(above, ast.For | ast.AsyncFor) and name in stored(above) for above in file.ancestors(step)
             )
             rebound = rebound or any(
                 isinstance(node, ast.stmt)
                 and node is not first
                 and graph.holds(node)
-                and name in _stored(node)
+                and name in stored(node)
                 and graph.reachable(first, node)
                 and graph.dominates(node, step)
                 and node is not step
@@ -236,19 +250,6 @@ def _twice(side: Side, file: Module, call: ast.Call) -> Found:
             )
             if not rebound:
                 yield file, call, f"{name} would be gathered twice"
-
-
-def _stored(statement: ast.stmt) -> set[str]:
-    """The names that a statement itself binds."""
-    if isinstance(statement, ast.Assign):
-        targets: list[ast.expr] = statement.targets
-    elif isinstance(statement, ast.For | ast.AsyncFor | ast.AnnAssign):
-        targets = [statement.target]
-    elif isinstance(statement, ast.With):
-        targets = [item.optional_vars for item in statement.items if item.optional_vars is not None]
-    else:
-        return set()
-    return {n.id for target in targets for n in walk(target) if isinstance(n, ast.Name)}
 
 
 CONDITION = Condition(

@@ -211,11 +211,14 @@ class Shares:
         """Whether figures grow in an evaluation over a prepared loader and nothing brings the processes together."""
         names = self._let_out(file, loop)
         if names and self._gathers(loop):  # those of whole batches are looked at statement by statement
-            whole = "whole_batches" in unparse(loop.iter if isinstance(loop, ast.For) else loop.test)
-            names = frozenset() if whole else self._beside(file, loop)
+            names = frozenset() if loop in self._over_whole else self._beside(file, loop)
         if not names or self._trains(file, loop, entered):
             return False
         return not self._is_gathered(file, loop, names, entered, frozenset())
+
+    @cached_property
+    def _over_whole(self) -> set[ast.For]:
+        return {loop for file, call in self._side.asked("whole_batches") for loop in loops_over(file, call)}
 
     def _let_out(self, file: Module, loop: ast.For | ast.While) -> frozenset[str]:
         """The names and fields that a pass leaves figures in, by itself or by a function that it hands its batches to."""
@@ -394,3 +397,27 @@ def _parts(target: ast.expr) -> list[ast.expr]:
 
 def _read_in(node: ast.AST) -> set[str]:
     return {_kept_in(part) for part in walk(node) if isinstance(part, ast.Name | ast.Attribute)}
+
+
+def loops_over(file: Module, call: ast.Call) -> list[ast.For]:
+    """The loop that goes over a call's result, in its own line or by the name of a bar around it."""
+    above = next((above for above in file.ancestors(call) if isinstance(above, ast.For)), None)
+    if above is not None and file.holds(above.iter, call):
+        return [above]
+    statement = next(above for above in file.ancestors(call) if isinstance(above, ast.stmt))
+    names = stored(statement)
+    loops = [node for node in walk(file.scope(call).frame.node) if isinstance(node, ast.For)]
+    return [loop for loop in loops if any(isinstance(n, ast.Name) and n.id in names for n in walk(loop.iter))]
+
+
+def stored(statement: ast.stmt) -> set[str]:
+    """The names that a statement itself binds."""
+    if isinstance(statement, ast.Assign):
+        targets: list[ast.expr] = statement.targets
+    elif isinstance(statement, ast.For | ast.AsyncFor | ast.AnnAssign):
+        targets = [statement.target]
+    elif isinstance(statement, ast.With):
+        targets = [item.optional_vars for item in statement.items if item.optional_vars is not None]
+    else:
+        return set()
+    return {n.id for target in targets for n in walk(target) if isinstance(n, ast.Name)}

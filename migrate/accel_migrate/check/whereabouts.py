@@ -38,6 +38,7 @@ _NUMBERS = frozenset(
 _HOLDERS = frozenset(
     {"list", "tuple", "dict", "set", "zip", "enumerate", "sorted", "reversed", "iter", "tqdm", "chain"}
 )
+_AS_GIVEN = ("whole_batches", "sum_for_metrics")  # which bring each tensor back to the device that it is on
 _ELSEWHERE = (
     "numpy.",
     "math.",
@@ -229,8 +230,7 @@ class Whereabouts:
                 return self._part(file, arguments[index], ("element", *rest), entered)
         if name == "next" and arguments:
             return self._part(file, arguments[0], ("element", *part), entered)
-        # `sum_for_metrics` brings each tensor back to the device that it is on.
-        if name in ("iter", "tqdm", "list", "cycle", "islice", "sum_for_metrics") and arguments:
+        if name in ("iter", "tqdm", "list", "cycle", "islice", *_AS_GIVEN) and arguments:
             return self._part(file, arguments[0], part, entered)
         callees = self._side.flows.callees.get(value, ()) if isinstance(value, ast.Call) else ()
         if callees and isinstance(value, ast.Call):
@@ -297,6 +297,8 @@ class Whereabouts:
             return frozenset().union(*[self.of(file, part, entered) for part in given])
         if name == "next" and node.args:
             return self._part(file, node.args[0], ("element",), entered)
+        if name in _AS_GIVEN and node.args:
+            return self.of(file, node.args[0], entered)
         if self._runs_model(file, node.func):
             return frozenset({DEVICE})
         dotted = file.qualified(node.func) or ""

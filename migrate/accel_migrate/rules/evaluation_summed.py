@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.evaluation.by_batch import Summed
 from accel_migrate.edits import change, replace_node
 from accel_migrate.flow.scopes import Module
-from accel_migrate.plan import Change, Edit, Repeat, Replace, Substitute
+from accel_migrate.plan import Change, Edit, Insert, Repeat, Replace, Substitute
 from accel_migrate.rule import Context, Rule
 from accel_migrate.source import Source
 
@@ -42,7 +42,9 @@ def find(context: Context) -> Iterator[Change]:
             names = ", ".join(replay.names)
             sent = f"({names})" if len(replay.names) > 1 else names
             head = f"for {names} in {spelled}.sum_for_metrics([{sent}])"
-            edits += [Repeat(statement, head) for statement in replay.statements]
+            ends = ast.Break in replay.leaves
+            edits += [Repeat(statement, head, "continue" if ends else "") for statement in replay.statements]
+            edits += [Insert(replay.statements[-1], ("break",), "after")] if ends else []
         behind = source.code(loop.loader) + (".iterable" if evaluation.rebound else "")
         for node, form in evaluation.counts:
             edits.append(_replace_bracketed(module, node, form.format(f"{behind}.batches_seen")))

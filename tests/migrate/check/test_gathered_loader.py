@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import indent
+
 import pytest
 
 from tests.migrate.check.reading import said
@@ -227,6 +229,10 @@ def test_rows_of_a_loader_that_drops_its_last_batch() -> None:
     assert said("AM955", "x = 1\n", made.format(", drop_last=last") + BOTH + COUNTED.format("test"))
     for kept in ("", ", drop_last=False"):
         assert not said("AM955", "x = 1\n", made.format(kept) + BOTH + COUNTED.format("test"))
+    partial = "from functools import partial\nmake = partial(DataLoader, batch_size=8{})\ntest = make(rows)\n"
+    for begun, wrong in ((", drop_last=True", True), ("", False)):
+        given = made.splitlines()[0] + "\n" + partial.format(begun) + BOTH + COUNTED.format("test")
+        assert bool(said("AM955", "x = 1\n", given)) is wrong
 
 
 def test_rows_that_an_array_is_joined_with_are_of_one_process() -> None:
@@ -432,6 +438,36 @@ RUN_FOR_ALL = (
 )
 def test_what_runs_for_the_batches_of_all_reads_what_was_sent(right: str, wrong: str) -> None:
     result = BOTH + RUN_FOR_ALL
+    assert not said("AM955", "x = 1\n", result)
+    assert right in result
+    assert said("AM955", "x = 1\n", result.replace(right, wrong))
+
+
+def test_what_runs_for_the_batches_of_all_of_a_bar() -> None:
+    shown = "with tqdm(accelerator.whole_batches(test)) as bar:\n"
+    looped = (
+        RUN_FOR_ALL.replace("accelerator.whole_batches(test)", "bar")
+        + "        for k in kinds:\n            count += 1\n"
+    )
+    evaluate = "def evaluate(net, test):\n    count = 0\n    with torch.no_grad():\n"
+    source = (
+        BOTH + evaluate + indent(shown + indent(looped, "    "), " " * 8) + "    return count\nevaluate(net, test)\n"
+    )
+    assert not said("AM955", "x = 1\n", source)
+    assert said("AM955", "x = 1\n", source.replace("accelerator.whole_batches(test)", "test"))
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("    else:\n        continue\n", ""),
+        ("        continue\n    break\n", "        continue\n"),
+        ("        continue\n    break\n", "        break\n"),
+        ("    out = net(x)\n", "    out = net(x)\n    seen += accelerator.sum_for_metrics(len(x))\n"),
+    ],
+)
+def test_a_batch_of_all_that_ends_the_loop(right: str, wrong: str) -> None:
+    result = BOTH + RUN_FOR_ALL + "        if worst > 9:\n            break\n    else:\n        continue\n    break\n"
     assert not said("AM955", "x = 1\n", result)
     assert right in result
     assert said("AM955", "x = 1\n", result.replace(right, wrong))

@@ -181,20 +181,64 @@ def test_what_is_run_for_all_batches_is_one_loop_with_all_that_it_reads() -> Non
         (["hits = max(hits, p.max().item(), model(p).max())"], "`hits` goes on"),
         (["hits = max(hits, (p * torch.rand(1)).max())"], "random"),
         (["both = map(abs, model(x))", "hits = max(hits, max(both))"], "`map()` is not known"),
-        (["if p.sum() > 0:", "    continue", "hits = max(hits, 1)"], "left out"),
+        (["if p.sum() > 0:", "    continue", "hits = max(hits, model(x).max())"], "left out"),
+        (["hits += p.sum().item()", "if j == 3:", "    break"], "end early"),
+        (["if p.sum() > 0:", "    break", "hits += p.sum().item()", "losses.append(j)"], "end early"),
+        (["fold(p, model)"], "more than add up"),
+        (["remember(p)"], "more than add up"),
         (["for c in range(2):", "    losses.append(model(x + c).sum())"], "several times"),
         (["if p.sum() > 0:", "    evaluator.process(p)"], "more than add up"),
         (["hits = max(hits, p.max().item())", "y = model(x * hits)"], "`hits` goes on"),
     ],
 )
 def test_keeps_whole_what_cannot_be_run_for_all_batches(lines: list[str], reason: str) -> None:
-    source = evaluation(*PREDICTED, *lines, loop="j, (x, y) in enumerate(test_loader)")
+    functions = "seen_so_far = []\ndef remember(p):\n    seen_so_far.append(p)\n"
+    functions += "def fold(p, net):\n    net.eval().update(p)\n"
+    source = evaluation(*PREDICTED, *lines, functions=functions, loop="j, (x, y) in enumerate(test_loader)")
     assert reason in noted(source, "AM402")
 
 
-def test_keeps_whole_what_is_kept_as_the_loader_yields_it() -> None:
+def test_what_may_end_the_loop_runs_for_all_batches_with_all_that_counts() -> None:
+    lines = ["losses.append(p.sum())", "seen += 1", "if seen > limit:", "    break"]
+    replayed = "".join(f"\n    {line}" for line in lines)
+    becomes(evaluation(*PREDICTED, *lines), f"{REPLAYED.format('p')}{replayed}\nelse:\n    continue\nbreak")
+    counted = ["hits += p.sum().item()", "if hits > limit:", "    continue", "seen += len(p)"]
+    replayed = "".join(f"\n    {line}" for line in counted)
+    becomes(evaluation(*PREDICTED, *counted), f"{REPLAYED.format('p')}{replayed}\n")
+    assert "else:" not in migrated(evaluation(*PREDICTED, *counted))
+
+
+def test_a_function_may_change_what_it_is_handed() -> None:
+    functions = (
+        "def fold(p, table):\n    parts = [0, 1]\n    for part in parts:\n        table[part] += (p == part).sum()\n"
+    )
+    becomes(
+        evaluation(*PREDICTED, "fold(p, table)", functions=functions), f"{REPLAYED.format('p')}\n    fold(p, table)"
+    )
+    elsewhere = evaluation("fold(y, table)", *PREDICTED, "fold(p, table)", functions=functions)
+    assert "more than add up" in noted(elsewhere, "AM402")
+
+
+def test_a_name_that_is_only_bound_takes_nothing_along() -> None:
+    lines = ("_, p = model(x).max(1)", "for _, each in enumerate(p):", "    if each > 0:", "        hits += 1")
+    becomes(evaluation(*lines), REPLAYED.format("p"))
+
+
+def test_a_model_may_be_set_to_evaluate_in_each_round() -> None:
+    becomes(evaluation("model = model.eval()", "hits += model(x).sum().item()"), "hits += accelerator.sum_for_metrics(")
+
+
+@pytest.mark.parametrize("asked", ["index(y[0].item())", "count(1)"])
+def test_a_list_may_be_asked(asked: str) -> None:
+    becomes(
+        evaluation(f"hits += model(x).sum().item() * kinds.{asked}", functions="kinds = [0, 1]\n"), "sum_for_metrics"
+    )
+
+
+def test_what_is_kept_as_the_loader_yields_it_is_dealt_out_as_it_is() -> None:
     source = evaluation(*PREDICTED, "losses.extend(y)").replace(MOVED, "x = x.to(device)")
-    assert "`y` stays where its loader leaves it" in noted(source, "AM402")
+    becomes(source, "losses.extend(accelerator.sum_for_metrics(list(y)))")
+    becomes(source, "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)")
 
 
 def test_a_batch_that_is_made_for_the_round_may_be_changed() -> None:
@@ -248,9 +292,10 @@ def test_leaves_on_the_cpu_what_the_original_compared_there() -> None:
     becomes(source, "hits += accelerator.sum_for_metrics((model(x).cpu().argmax(1) == y).sum().item())")
 
 
-def test_keeps_whole_a_loop_whose_number_of_batches_is_asked_for() -> None:
+def test_deals_out_as_it_is_a_loader_whose_number_of_batches_is_asked_for() -> None:
     source = evaluation("hits += model(x).sum().item()") + "    report(len(test_loader))\n"
-    assert "number of its batches" in noted(source, "AM402")
+    becomes(source, "for x, y in accelerator.whole_batches(test_loader):")
+    becomes(source, "report(len(test_loader))")
 
 
 def test_goes_over_whole_batches_by_a_bar_that_is_made_before() -> None:

@@ -20,7 +20,7 @@ from accel_migrate.analysis.evaluation.showing import only_shows
 from accel_migrate.analysis.values.constructions import collates_graphs, pads_batches
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop
 from accel_migrate.analysis.values.provenance import chain
-from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import assignment_of, unparse, walk
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Function, Module
@@ -126,10 +126,6 @@ class _Judge:
             raise NotExact("the loop has an `else`", loop)
         if not self.module.holds(loop.iter, self.loop.loader) and not self._has_bar_of_its_own():
             raise NotExact("its loader is wrapped before the loop", loop)
-        for node in walk(loop):
-            leaves = isinstance(node, ast.Continue | ast.Break) and self.module.innermost(node) is loop
-            if leaves or isinstance(node, ast.Return):
-                raise NotExact("a batch may be left out, or the loop may end early", node)
         self._block(loop.body)
         if not self.quiet.ran:
             raise NotExact("the model is not called in the loop itself", loop)
@@ -140,6 +136,8 @@ class _Judge:
         lengths = tuple(self._lengths()) if self.prepares else ()
         held = self.module.statement(self.loop.loader)
         rebound = held is not loop and unparse(self.loop.loader) in _names(held)  # `loader = tqdm(loader)`
+        if counts and any(replay.leaves for replay in self.replays):
+            raise NotExact("the loop's counter takes part in it", counts[0][0])
         if counts and not (self.prepares and (not rebound or self._is_behind_bar())):
             raise NotExact("the loop's counter takes part in it", counts[0][0])
         figures, entries, fed = tuple(self.figures), tuple(self.entries), tuple(self.fed)
@@ -192,6 +190,8 @@ class _Judge:
                 replay = self._replayed_from(statements[first:], place - first + 1)
             except NotExact:
                 continue
+            if replay.leaves and not self._ends_all(replay):
+                continue
             for later in [later for later in states if later > first]:
                 del states[later]
             self.bound -= set(replay.names)  # below it they are the last batch's
@@ -212,9 +212,18 @@ class _Judge:
                 for place, one in enumerate(statements[count:], count + 1)
                 if self.replayed.belongs(one, replay, self.bound, self.shown.only_shows(one))
             ]
+            if replay.leaves and count < len(statements):
+                further = [len(statements)]
             if not further:
                 return self.replayed.replay(statements[:count], self.bound, self.counter)
             count = further[-1]
+
+    def _ends_all(self, replay: Replay) -> bool:
+        """Whether a replay that may end the round, or the loop, is all that a round leaves behind, and stands at its end."""
+        block = self.loop.statement.body
+        while isinstance(block[-1], ast.With) and replay.statements[-1] is not block[-1]:
+            block = block[-1].body
+        return replay.statements[-1] is block[-1] and not (self.figures or self.entries or self.fed or self.replays)
 
     def _state(self) -> _State:
         lengths = len(self.figures), len(self.entries), len(self.fed), len(self.listed)
@@ -236,12 +245,14 @@ class _Judge:
 
     def _statement(self, statement: ast.stmt, every: bool = True) -> None:
         """`every` tells whether all processes come here in every round."""
-        if self.shown.only_shows(statement):
+        if self.shown.only_shows(statement) or self._sets_mode(statement):
             return
         for node in walk(statement) if not isinstance(statement, ast.With) else ():
             if isinstance(node, ast.Continue | ast.Break):
-                raise NotExact("a loop inside leaves out what it adds up, or ends early", node)
-            if isinstance(node, ast.Try | ast.While):
+                ends = self.module.innermost(node) is self.loop.statement
+                early = "a batch may be left out, or the loop may end early"
+                raise NotExact(early if ends else "a loop inside leaves out what it adds up, or ends early", node)
+            if isinstance(node, ast.Try | ast.While | ast.Return):
                 raise NotExact("a batch may be left out, or the loop may end early", node)
         if isinstance(statement, ast.With):
             for item in statement.items:
@@ -399,6 +410,15 @@ class _Judge:
         literal = all(isinstance(value, ast.Dict) for value in held)
         return literal and bool(made) and all(one is not None and isinstance(one.node, ast.ClassDef) for one in made)
 
+    def _sets_mode(self, statement: ast.AST) -> bool:
+        """`model = model.eval()`, which is the same model."""
+        value = statement.value if isinstance(statement, ast.Assign) else None
+        if not isinstance(statement, ast.Assign) or not isinstance(value, ast.Call) or not self._sets_up(value.func):
+            return False
+        model = value.func.value  # type: ignore[attr-defined]
+        is_model = bool(self.roles.role(self.module, model) & Role.MODEL)
+        return is_model and [unparse(target) for target in statement.targets] == [unparse(model)]
+
     def _sets_up(self, function: ast.expr) -> bool:
         return isinstance(function, ast.Attribute) and function.attr in ("eval", "train", "zero_grad")
 
@@ -436,7 +456,7 @@ class _Judge:
         found: set[str] = set()
         for node in walk(self.loop.statement):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                found.add(node.id)
+                found |= set() if self._sets_mode(self.module.parents[node]) else {node.id}
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in (
                 *_METERS, "append", "extend",
             ):  # fmt: skip

@@ -26,8 +26,9 @@ _DRAWS = {
 }  # fmt: skip
 _CHANGES = {"append", "extend", "add", "update", "insert", "pop", "setdefault", "remove", "clear", "write", "add_batch"}
 _STAYS = {"eval", "train", "parameters", "to", "cuda", "cpu", "state_dict", "zero_grad"}
-_OF_TENSORS = {
-    "expand", "size", "view", "reshape", "unsqueeze", "to", "cpu", "cuda", "item", "repeat", "t", "float", "dim",
+_READS = {
+    "expand", "size", "view", "reshape", "unsqueeze", "to", "cpu", "cuda", "item", "repeat", "t", "float", "dim", "keys",
+    "values", "items", "index", "count",
 }  # fmt: skip
 _RANDOM = "it draws random numbers, and each process would draw others"
 
@@ -84,7 +85,7 @@ class Quiet:
                     return
                 raise NotExact("a method of the model is called in the place of the model", call)
             new = root_of(function.value) in own or _is_new(function.value)
-            if name in _OF_TENSORS or (new and (name not in _CHANGES or root_of(function.value) in self.batch)):
+            if name in _READS or (new and (name not in _CHANGES or root_of(function.value) in self.batch)):
                 return
         raise NotExact(f"`{unparse(function)}()` is not known to leave nothing behind", call)
 

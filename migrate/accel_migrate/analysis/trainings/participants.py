@@ -430,7 +430,8 @@ class ParticipantFinder:
         apart = all(other.function not in (None, loop.function) for other in training)
         if isinstance(by_rows, Gather) or self.for_accelerate or not apart:
             return by_rows
-        return judge_by_batch(self.roles, self.graph, by_rows, trains)
+        by_batch = judge_by_batch(self.roles, self.graph, by_rows, trains)
+        return self._in_place(loops, by_batch) if isinstance(by_batch, Whole) else by_batch
 
     def _in_place(self, loops: list[LoaderLoop], whole: Whole) -> Evaluation:
         return whole if self.for_accelerate else _in_place(self.graph, loops, whole)
