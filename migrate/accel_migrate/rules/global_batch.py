@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.batch_numbers import batch_numbers, lengths_taken_before
 from accel_migrate.analysis.notes.batch_rows import can_be_split, counted_on, read_whole_before, takes_in_more
+from accel_migrate.analysis.notes.stored import stored_at_samples
 from accel_migrate.analysis.trainings.step_counts import Ended, ended_by
 from accel_migrate.edits import note, places
 from accel_migrate.plan import Change, Safety
@@ -60,6 +61,12 @@ def _numbered(context: Context) -> str:
     if found:
         where = places(context.module, found)
         told += f"; what goes by the number of a batch ({where}) comes N times later in the data, or never"
+    stored = stored_at_samples(context.script, context.training)
+    if stored:
+        told += (
+            f"; what is stored at the places of samples ({places(context.module, stored)}) has those of one process's shard, and "
+            "the rest as it was"
+        )
     lengths = lengths_taken_before(context.script, context.training)
     if lengths:
         told += (

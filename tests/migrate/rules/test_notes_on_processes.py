@@ -209,6 +209,21 @@ def test_tells_a_mean_over_a_mask():
     assert "differs from batch to batch" in noted(training(loss="(F.relu(model(x)) * y).sum() / y.sum()"), "AM802")
 
 
+@pytest.mark.parametrize("place", ["y", "y, 0", "y.tolist()[0]"])
+def test_what_is_stored_at_the_places_of_samples_is_of_a_shard(place: str):
+    source = training(functions="table = torch.zeros(9, 2)\n", inside=f"table[{place}] = model(x).detach()")
+    assert "what is stored at the places of samples (line " in noted(source, "AM801")
+
+
+@pytest.mark.parametrize(
+    "stored",
+    ["table[i] = 1.0", "table[epoch] = y", "x[y] = 0.0", "mine = torch.zeros(4)\nmine[y] = 1.0", "table[y] += 1"],
+)
+def test_what_is_stored_elsewhere_is_no_place_of_a_sample(stored: str):
+    source = training(functions="table = torch.zeros(9, 2)\n", inside=stored)
+    assert "places of samples" not in noted(source, "AM801")
+
+
 def test_a_mean_over_a_mask_of_all_data_differs_only_once_it_is_shared_out():
     source = training(loss="(F.relu(model(x)) * y).sum() / y.sum()").replace(
         "enumerate(loader)", "enumerate([(torch.randn(4, 3), torch.zeros(4).long())])"
