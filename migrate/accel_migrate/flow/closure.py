@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 Node = TypeVar("Node")
-MOST = 2000
 
 
-def closure(first: Iterable[Node], steps: Callable[[Node], Iterable[Node]], most: int = MOST) -> Iterator[Node]:
+def closure(first: Iterable[Node], steps: Callable[[Node], Iterable[Node]], most: int = sys.maxsize) -> Iterator[Node]:
     """Some things and all that steps lead to from them, each once, the nearest first; no steps are taken beyond `most`."""
     found = dict.fromkeys(first)
     pending = list(found)

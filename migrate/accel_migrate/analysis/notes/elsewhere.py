@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from accel_migrate.analysis.notes.deeds import DEEDS, deed
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.imported import brought_by, idle_in
+from accel_migrate.flow.closure import closure
 from accel_migrate.flow.idle import Unit, unit_of
 from accel_migrate.flow.main_guard import under_main
 from accel_migrate.flow.nodes import unparse
@@ -131,16 +132,13 @@ def _idle(training: Training, script: Script) -> frozenset[Unit]:
 def _is_called(script: Script, training: Training, function: Function) -> bool:
     """Whether a run of the training comes to a function; what only another script calls is no part of it."""
     loaded = script.loaded(training)
-    pending = [function]
-    for each in pending:
-        for owner, call in script.graph.all_sites.get(each, ()):
-            caller = owner.scope(call).function
-            if owner not in loaded or caller in pending:
-                continue
-            if _runs_by_itself(script, training, loaded, owner, call):
-                return True
-            pending += [caller] if caller is not None else []
-    return False
+
+    def calls(site: _Call) -> list[_Call]:
+        caller = site[0].scope(site[1]).function
+        return [each for each in script.graph.all_sites.get(caller, ()) if each[0] in loaded]  # type: ignore[arg-type]
+
+    own = [each for each in script.graph.all_sites.get(function, ()) if each[0] in loaded]
+    return any(_runs_by_itself(script, training, loaded, *site) for site in closure(own, calls))
 
 
 def _runs_by_itself(
@@ -199,16 +197,14 @@ def reached_elsewhere(
     if target is None or isinstance(target.node, ast.ClassDef) or target.module in training.modules:
         return []
     owners = {function: owner for owner in script.project.modules for function in owner.functions}
-    pending = [target.node] if not _is_for_another(script, training, (target.module, target.node)) else []
-    for function in pending:
-        pending += [
-            callee
-            for callee in (*script.graph.callees.get(function, ()), *_handed_on(script, owners[function], function))
-            if callee not in pending
-            and not _guarded(script, training, function, callee)
-            and not _is_for_another(script, training, (owners[callee], callee))
-        ]
-    return [(owners[f], f) for f in pending if owners[f] not in training.modules]
+
+    def called(function: Function) -> list[Function]:
+        found = (*script.graph.callees.get(function, ()), *_handed_on(script, owners[function], function))
+        own = [each for each in found if not _is_for_another(script, training, (owners[each], each))]
+        return [each for each in own if not _guarded(script, training, function, each)]
+
+    first = [target.node] if not _is_for_another(script, training, (target.module, target.node)) else []
+    return [(owners[f], f) for f in closure(first, called) if owners[f] not in training.modules]
 
 
 def _handed_on(script: Script, module: Module, function: Function) -> list[Function]:

@@ -8,8 +8,7 @@ from functools import cached_property
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.made_of import Part, built_by, parts_unread
 from accel_migrate.analysis.values.roles import Role, is_wrapper
-from accel_migrate.analysis.values.sources import code_behind
-from accel_migrate.flow.closure import MOST
+from accel_migrate.analysis.values.sources import MOST, code_behind
 from accel_migrate.flow.scopes import Module
 from accel_migrate.flow.torch_api import ITSELF
 

@@ -19,6 +19,7 @@ from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import NotMigrated, Place
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.effects import only_reads
+from accel_migrate.flow.closure import closure
 from accel_migrate.flow.main_guard import asks_for_name
 from accel_migrate.flow.nodes import all_arguments, children, is_call_of, own_statements, walk
 from accel_migrate.flow.scopes import Function, Module, Scope, Variable
@@ -401,14 +402,10 @@ def device_is_needed(device: DeviceDefinition, gone: frozenset[ast.AST], reach: 
 
 def _own_calls(statement: ast.stmt) -> Iterator[ast.Call]:
     """Calls that run with the statement, not those of functions it defines."""
-    pending: list[ast.AST] = [statement]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            continue
-        if isinstance(node, ast.Call):
-            yield node
-        pending += children(node)
+    apart = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
+    first: list[ast.AST] = [statement]
+    found = closure(first, lambda node: [] if isinstance(node, apart) else children(node))
+    yield from (node for node in found if isinstance(node, ast.Call))
 
 
 def _is_print(module: Module, call: ast.Call) -> bool:

@@ -12,6 +12,7 @@ from accel_migrate.analysis.processes.timing import Timing
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.analysis.values.sources import contents
+from accel_migrate.flow.closure import closure
 from accel_migrate.flow.file_calls import (
     CHANGING_PATHS,
     COMMANDS,
@@ -231,16 +232,12 @@ def _may_be_true(module: Module, node: ast.expr) -> bool:
 @once
 def is_forward(roles: Roles, module: Module, call: ast.Call) -> bool:
     """Whether a call runs a model, itself or in a function that it calls: on several processes all must do that together."""
-    seen: set[ast.AST] = set()
-    pending = [(module, call)]
-    for owner, each in pending:
-        if roles.role(owner, each.func) & Role.MODEL:
-            return True
-        target = roles.target(owner, each)
-        if target is not None and target.node not in seen and not isinstance(target.node, ast.ClassDef):
-            seen.add(target.node)
-            pending += [(target.module, inner) for inner in target.module.walk(target.node, ast.Call)]
-    return False
+
+    def calls(each: tuple[Module, ast.Call]) -> list[tuple[Module, ast.Call]]:
+        run = roles.function(*each)
+        return [(run.module, inner) for inner in run.module.walk(run.node, ast.Call)] if run is not None else []
+
+    return any(roles.role(owner, each.func) & Role.MODEL for owner, each in closure([(module, call)], calls))
 
 
 def runs_model(roles: Roles, module: Module, call: ast.Call) -> bool:

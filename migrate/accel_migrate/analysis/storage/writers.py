@@ -9,6 +9,7 @@ from accel_migrate.analysis.storage.files import is_forward, opens_events
 from accel_migrate.analysis.values.imported import is_imported
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Role, arguments_of
+from accel_migrate.flow.closure import closure
 from accel_migrate.flow.nodes import children
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Module, Variable
@@ -91,11 +92,11 @@ class _Reads:
 
     def _runs_model(self, module: Module, call: ast.Call) -> bool:
         """`writer.add_graph(model, x)`: all processes must run a prepared model, or none; what a model gives, all work out."""
-        pending: list[ast.AST] = [*call.args, *call.keywords]
-        for node in pending:
-            if isinstance(node, ast.Call) and is_forward(self.roles, module, node):
-                continue
-            if isinstance(node, ast.Name) and self.roles.role(module, node) & Role.MODEL:
-                return True
-            pending += children(node)
-        return False
+
+        def parts(node: ast.AST) -> list[ast.AST]:
+            runs = isinstance(node, ast.Call) and is_forward(self.roles, module, node)
+            return [] if runs else children(node)
+
+        given: list[ast.AST] = [*call.args, *call.keywords]
+        names = (node for node in closure(given, parts) if isinstance(node, ast.Name))
+        return any(self.roles.role(module, name) & Role.MODEL for name in names)

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection, Iterable
 
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.closure import closure
 from accel_migrate.flow.idle import Unit, Words, unit_of
 from accel_migrate.flow.main_guard import under_main
 from accel_migrate.flow.nodes import called_name
@@ -30,13 +31,7 @@ def loaded_with(project: Program, module: Module, at: ast.AST | None = None) -> 
     """
     if len(project.modules) == 1:
         return [module]
-    loaded = dict.fromkeys(scripts_that_run(project, module, at))
-    pending = list(loaded)
-    for each in pending:
-        imports = project.imports(each)
-        pending += [other for other in imports if other not in loaded]
-        loaded.update(dict.fromkeys(imports))
-    return list(loaded)
+    return list(closure(scripts_that_run(project, module, at), project.imports))
 
 
 def scripts_that_run(project: Program, module: Module, at: ast.AST | None) -> list[Module]:
@@ -84,11 +79,11 @@ def _mentions(module: Module, name: str) -> bool:
 
 def importers_of(project: Program, module: Module) -> list[Module]:
     """The files that import a file, and those that import these; tests run a training for themselves."""
-    found = [module]
-    for each in found:
-        others = [other for other in project.modules if each in project.imports(other) and not _is_test(other)]
-        found += [other for other in others if other not in found]
-    return found[1:]
+
+    def naming(each: Module) -> list[Module]:
+        return [other for other in project.modules if each in project.imports(other) and not _is_test(other)]
+
+    return list(closure([module], naming))[1:]
 
 
 def _is_test(module: Module) -> bool:
@@ -106,10 +101,7 @@ def idle_in(project: Program, module: Module, running: Iterable[tuple[Module, as
 def brought_by(project: Program, modules: Iterable[Module]) -> list[Module]:
     """All that some files import, and these in turn, without themselves."""
     first = list(modules)
-    pending = list(first)
-    for each in pending:
-        pending += [other for other in project.imports(each) if other not in pending]
-    return pending[len(first) :]
+    return [each for each in closure(first, project.imports) if each not in first]
 
 
 def _spawns(roles: Roles, module: Module, call: ast.Call) -> bool:

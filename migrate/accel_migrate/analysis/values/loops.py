@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from accel_migrate.analysis.values.asked_to_train import told, trains_by
 from accel_migrate.analysis.values.roles import Role, Roles, Sites, given_by, is_transparent
+from accel_migrate.flow.closure import closure
 from accel_migrate.flow.nodes import called_name, calls_method, is_call_of, unparse
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.reaching import reaching
@@ -112,14 +113,9 @@ class CallGraph:
 
     def reached_by(self, functions: Iterable[Function], past: Function | None = None) -> set[Function]:
         """Some functions, and every one that they may call."""
-        found: set[Function] = set() if past is None else {past}
-        pending = list(functions)
-        while pending:
-            function = pending.pop()
-            if function not in found:
-                found.add(function)
-                pending += self.callees.get(function, ())
-        return found
+        own = [function for function in functions if function is not past]
+        found = closure(own, lambda each: [f for f in self.callees.get(each, ()) if f is not past])
+        return set(found) if past is None else {past, *found}
 
 
 def _made_in(module: Module, call: ast.Call, scopes: list[Scope]) -> bool:

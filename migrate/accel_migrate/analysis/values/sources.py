@@ -20,7 +20,8 @@ from accel_migrate.flow.torch_api import GROWS
 
 Place = tuple[Module, ast.expr]
 Code = tuple[Module, ast.AST]  # an expression, a function or a class
-_FARTHEST = 200  # of what a value may be
+MOST = 2000  # of what a value is computed by
+_FARTHEST = 200  # of what it may be
 _KEEPING = (ast.Dict, ast.Tuple, ast.List, ast.ListComp, ast.DictComp, ast.IfExp)
 
 
@@ -91,7 +92,7 @@ def code_behind(
             yield from code_named(graph, module, part)
             yield from values(graph, module, part)
 
-    return closure(first, steps)
+    return closure(first, steps, MOST)
 
 
 def behind(graph: CallGraph, module: Module, node: ast.expr, ends: Role = Role.NONE) -> Iterator[Place]:
@@ -104,7 +105,7 @@ def behind(graph: CallGraph, module: Module, node: ast.expr, ends: Role = Role.N
                 yield from held(graph, owner, part) if not graph.roles.of(owner.variable(part)) & ends else ()
                 yield from returned(graph, owner, part)
 
-    for owner, value in closure([(module, node)], steps):
+    for owner, value in closure([(module, node)], steps, MOST):
         yield from ((owner, part) for part in walk(value) if isinstance(part, ast.expr))
 
 
