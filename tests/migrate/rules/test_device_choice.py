@@ -976,3 +976,29 @@ def test_batches_that_each_kind_of_gpu_gets_by_a_move_of_its_own():
     moved = migrated(EACH_KIND.format(other="x, y = x.to(device), y.to(device)"))
     assert "Accelerator(cpu=args.slow)" in moved
     unchanged(EACH_KIND.format(other="pass"))
+
+
+def test_options_that_are_parsed_in_the_call_and_shown():
+    source = """
+    import argparse
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+
+    def main(chosen):
+        print(chosen)
+        device = torch.device(chosen.device)
+        model = nn.Linear(2, 1).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in DataLoader(rows, batch_size=4):
+            loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+            loss.backward()
+            optimizer.step()
+
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cuda")
+    main(parser.parse_args())
+    """
+    assert "Accelerator(device=chosen.device)" in migrated(source)

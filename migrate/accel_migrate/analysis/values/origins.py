@@ -275,7 +275,10 @@ def is_options(roles: Roles, variable: Variable | None, depth: int = 0) -> bool:
     if any(b.kind == "parameter" for b in bindings):
         if depth > _DEPTH or _is_asked_as_tensor(module, variable):
             return False
-        handed = [v for v in _handed(roles, variable) if v is not None]
+        given = [(caller, passed) for caller, _, passed in given_by(roles.sites, variable) if passed is not None]
+        if any(_parses(roles, caller, passed, depth) for caller, passed in given):
+            return True  # `main(parser.parse_args())`
+        handed = [v for caller, passed in given if (v := caller.variable(passed)) is not None]
         used_as_tensor = bool(roles.of(variable) & (Role.MODEL | Role.BATCH | Role.OUTPUT))
         if not handed:
             return not used_as_tensor and not _is_used_as_tensor(module, variable)
