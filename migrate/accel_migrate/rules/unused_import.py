@@ -23,7 +23,7 @@ def find(context: Context) -> Iterator[Change]:
     read = module.walk(module.tree, ast.Name)
     left = {name.id for name in read if name not in gone}
     lost = {name.id for name in read if name in gone} - left - _named_in_text(module)
-    lost -= names_in(accelerator_statement(context))
+    lost -= names_in(accelerator_statement(context)) | _written_again(context)
     if not lost:
         return
     files = [other.source for other in context.script.project.modules]
@@ -37,6 +37,17 @@ def find(context: Context) -> Iterator[Change]:
                 names = ", ".join(bound[alias] for alias in unused)
                 edits = [Unimport(statement, alias) for alias in unused]
                 yield change(context, CODE, statement, f"nothing uses {names} any more", edits, required=False)
+
+
+def _written_again(context: Context) -> set[str]:
+    """What stands in the text that a statement gives way to, such as one of its own branches."""
+    texts = [(one.module, one.node, one.text) for one in context.training.distribution.replacements if one.text]
+    return {
+        name
+        for module, node, text in texts
+        if module is context.module and isinstance(node, ast.stmt)
+        for name in names_in(text)
+    }
 
 
 def _named_in_text(module: Module) -> set[str]:

@@ -123,3 +123,12 @@ def test_a_loader_that_is_shuffled_either_way_is_shuffled():
 def test_leaves_a_sampler_without_a_name_of_its_own():
     kept = script(loader=", **options").replace("sampler = Dist", "options = {}\n        options['sampler'] = Dist")
     assert "a DistributedSampler is made without a name of its own" in unchanged(kept.replace("sampler=sampler, ", ""))
+
+
+def test_the_sampler_of_one_process_stays_imported():
+    chosen = "if many:\n            sampler = DistributedSampler(data)\n        else:\n            sampler = RandomSampler(data)"
+    source = script().replace("sampler = DistributedSampler(data)", chosen)
+    source = source.replace(
+        "distributed import DistributedSampler", "distributed import DistributedSampler, RandomSampler"
+    )
+    assert "import RandomSampler\n" in migrated(source)
