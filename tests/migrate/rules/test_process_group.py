@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.migrate.rules.handwritten import script
-from tests.migrate.rules.verbs import migrated, noted, unchanged
+from tests.migrate.rules.verbs import ACCELERATE, migrated, noted, unchanged
 
 
 def test_the_accelerator_is_made_where_processes_were_joined():
@@ -69,6 +69,26 @@ def test_the_variables_of_another_launcher_leave_the_loop():
     assert "Accelerator()" in migrated(script(start=f"{machines}; print(machines)"))
     assert "the number of processes is made of SLURM_NNODES" in unchanged(script(start=f"{machines}; n = machines * 4"))
     assert "made of SLURM_GPUS_ON_NODE" in unchanged(script(start='n = 2 * int(os.environ["SLURM_GPUS_ON_NODE"])'))
+
+
+BY_ANOTHER = """if "RANK" in os.environ:
+            rank = int(os.environ["RANK"])
+        elif "SLURM_PROCID" in os.environ:
+            rank = int(os.environ["SLURM_PROCID"])
+        else:
+            rank = 0
+        show(rank)"""
+
+
+def test_another_launcher_beside_torchrun_is_known_to_the_runtime():
+    text = migrated(script(start=BY_ANOTHER))
+    assert text.count("rank = accelerator.process_index\n") == 2
+    asked = 'rank = int(os.environ["OMPI_COMM_WORLD_RANK"] if by_mpi else os.environ["RANK"])'
+    assert "OMPI_COMM_WORLD_RANK" in unchanged(script(start=asked))
+
+
+def test_accelerate_does_not_know_of_slurm():
+    assert "SLURM_PROCID" in unchanged(script(start=BY_ANOTHER), ACCELERATE)
 
 
 def test_a_collective_without_counterpart_leaves_the_loop():

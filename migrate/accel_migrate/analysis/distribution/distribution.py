@@ -35,23 +35,20 @@ _SETTINGS = {
     "find_unused_parameters", "broadcast_buffers", "bucket_cap_mb", "gradient_as_bucket_view", "static_graph",
 }  # fmt: skip
 _STARTS = "starts processes by itself; call the function that it is handed in its place, and start with `accel launch`"
-_DEEDS = {
-    "torch.distributed.init_process_group": "initialises the process group by itself; make the Accelerator in its place "
-    "by hand",
-    **dict.fromkeys(SPAWN, _STARTS),
-}
 _READS = {
     "get_rank", "get_world_size", "is_initialized", "is_available", "is_nccl_available", "is_torchelastic_launched",
     "get_default_backend_for_device",
 }  # fmt: skip
 
 
-def find_distribution(graph: CallGraph, modules: list[Module], evaluations: list[Evaluation]) -> Distribution:
-    """The replacements in the files of a training."""
-    _check_unread_files(graph, modules)
+def find_distribution(
+    graph: CallGraph, modules: list[Module], evaluations: list[Evaluation], for_accelerate: bool = False
+) -> Distribution:
+    """The replacements in the files of a training, and in those whose functions initialise the process group for it."""
+    modules = [*modules, *_joining(graph, modules)]
     if not any(_speaks_of_processes(module) for module in modules):
         return Distribution()
-    ranks = Ranks(graph.roles, modules)
+    ranks = Ranks(graph.roles, modules, for_accelerate)
     by_hand = [e.by_hand for e in evaluations if isinstance(e, Whole) and e.by_hand is not None]
     staying = frozenset(call for one in by_hand for call in (*one.samplers, *one.collectives))
     worker = find_worker(graph, modules)
@@ -321,18 +318,23 @@ def _is_local(statement: ast.Assign) -> bool:
     return all(isinstance(target, ast.Name) for target in statement.targets)
 
 
-def _check_unread_files(graph: CallGraph, modules: list[Module]) -> None:
-    """Helpers in other files that join or start processes by themselves."""
+def _joining(graph: CallGraph, modules: list[Module]) -> Iterator[Module]:
+    """Other files with a helper that initialises the process group; NotMigrated for one that starts processes by itself."""
     for module in graph.roles.project.modules:
         if module in modules or b"torch" not in module.source.data:
             continue
+        joins = False
         for call in module.calls:
             dotted, function = module.full_name(call.func), module.scope(call).function
-            deed = _DEEDS.get(dotted)
-            for caller, site in graph.sites.get(function, ()) if deed and function is not None else ():
-                if caller in modules:
-                    name = f"{getattr(function, 'name', 'it')}() of {module.source.path.name}"
-                    raise NotMigrated(f"{name} {deed}", (caller, site))
+            deed = dotted in SPAWN or dotted == "torch.distributed.init_process_group"
+            sites = graph.sites.get(function, ()) if deed and function is not None else ()
+            used = [site for site in sites if site[0] in modules]
+            joins = joins or bool(used)
+            if used and dotted in SPAWN:
+                name = f"{getattr(function, 'name', 'it')}() of {module.source.path.name}"
+                raise NotMigrated(f"{name} {_STARTS}", used[0])
+        if joins:
+            yield module
 
 
 def _check_helpers(graph: CallGraph, ranks: Ranks, evaluations: list[Evaluation], staying: frozenset[ast.Call]) -> None:

@@ -16,6 +16,15 @@ from accel_migrate.flow.sequence import follows
 
 CODE = "AM704"
 _BY_VARIABLE = {"RANK": "process_index", "LOCAL_RANK": "local_process_index", "WORLD_SIZE": "num_processes"}
+# Those of other launchers, which the runtime reads as well.
+_BY_ANOTHER = {
+    "SLURM_PROCID": "process_index",
+    "SLURM_LOCALID": "local_process_index",
+    "SLURM_NTASKS": "num_processes",
+    "OMPI_COMM_WORLD_RANK": "process_index",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "local_process_index",
+    "OMPI_COMM_WORLD_SIZE": "num_processes",
+}
 _BY_CALL = {"torch.distributed.get_rank": "process_index", "torch.distributed.get_world_size": "num_processes"}
 _COUNT = "torch.cuda.device_count"
 _MAIN = {"process_index": "is_main_process", "local_process_index": "is_local_main_process"}
@@ -27,8 +36,9 @@ MAIN_NAME = re.compile(r"(^|[._])(is_(master|main|root|rank_?(0|zero))(_process|
 class Ranks:
     """Finds every read in a file, and follows the variables that hold one."""
 
-    def __init__(self, roles: Roles, modules: list[Module]) -> None:
+    def __init__(self, roles: Roles, modules: list[Module], for_accelerate: bool = False) -> None:
         self.roles = roles
+        self.for_accelerate = for_accelerate  # which knows of fewer launchers
         self.held: dict[Variable, str] = {}  # attribute of the Accelerator, by variable
         options = (rank_option(call) for module in modules for call in module.calls)  # that a launcher of old filled in
         self.options = {option.lstrip("-").replace("-", "_") for option in options if option is not None}
@@ -36,7 +46,7 @@ class Ranks:
             for call in module.calls:
                 self._hold(module, call, _BY_CALL.get(module.full_name(call.func)))
             for read, name in environment_reads(module):
-                self._hold(module, _as_number(module, read), _BY_VARIABLE.get(name))
+                self._hold(module, _as_number(module, read), self._told_by(module, read, name))
         self.pass_on()
         numbers = [(module, number) for module in modules for number in self._numbers_of_gpus(module)]
         for module, number in numbers:
@@ -92,11 +102,24 @@ class Ranks:
                 if _counts_gpus(module, node.right) and self.attribute(module, node.left) == "process_index":
                     yield node
 
+    def _told_by(self, module: Module, read: ast.expr, name: str) -> str | None:
+        """The attribute of the Accelerator that says what a variable of the environment does.
+
+        That of another launcher only where the script asks for RANK on another way: then it sets no meeting place of its own.
+        """
+        if name in _BY_VARIABLE or self.for_accelerate or name not in _BY_ANOTHER:
+            return _BY_VARIABLE.get(name)
+        ways = [node for node in module.ancestors(read) if isinstance(node, ast.If)]
+        asks = any(_is_presence(module, test) for way in ways for test in module.walk(way, ast.Compare))
+        reads = {other for other, said in environment_reads(module) if said in _BY_VARIABLE}
+        return _BY_ANOTHER[name] if asks or any(not reads.isdisjoint(module.walk(way)) for way in ways) else None
+
     # ---- replacements
 
     def replacements(self, module: Module) -> Iterator[Replacement]:
         for read, name in environment_reads(module):
-            if _OTHER_LAUNCHERS.match(name):
+            told = self._told_by(module, read, name)
+            if _OTHER_LAUNCHERS.match(name) and told is None:
                 raise NotMigrated(
                     f"the rank is read from {name}; start with `accel launch` or torchrun and read it from RANK first",
                     (module, read),
@@ -109,8 +132,8 @@ class Ranks:
                 )
             # As the default of `--local_rank` it is read when there is one, and harmless when there is not.
             in_option = any(calls_method(parent, "add_argument") for parent in module.ancestors(read))
-            if name in _BY_VARIABLE and not in_option:
-                yield self._read(module, read, _BY_VARIABLE[name])
+            if told is not None and not in_option:
+                yield self._read(module, read, told)
         for number in self._numbers_of_gpus(module):
             yield self._read(module, number, "local_process_index")
         for test in module.walk(module.tree, ast.Compare):

@@ -168,7 +168,7 @@ class ParticipantFinder:
         evaluations = with_shared_by_hand(self.graph, self.group.backwards, self._evaluations(loops))
         near = self._files(models + optimizers, loops)
         check_obstacles(self.roles, near)
-        distribution = find_distribution(self.graph, near, evaluations)
+        distribution = find_distribution(self.graph, near, evaluations, self.for_accelerate)
         evaluating = evaluating_calls(self.graph, self.group.backwards, loops)
         whole = kept_whole(self.graph, evaluating)
         evaluations = [
