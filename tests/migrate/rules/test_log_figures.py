@@ -338,6 +338,18 @@ def test_says_nothing_of_other_numbers():
     assert "AM605" not in codes(source)
 
 
+def test_an_entry_that_is_counted_up_counts_this_process_s_own():
+    ready, inside = "seen = {{'train': {first}, 'test': 0}}", "{counts}\nsums['loss'] += loss.item() * x.size(0)"
+
+    def source(first: str, counts: str) -> str:
+        built = f"sums = {{'loss': 0.0}}\n{ready.format(first=first)}"
+        return training(ready=built, inside=inside.format(counts=counts), after="print(sums['loss'] / seen['train'])")
+
+    assert "AM605" not in codes(source("0", "seen['train'] += x.size(0)"))
+    assert "`seen['train']`" in noted(source("size", "seen['test'] += x.size(0)"), "AM605")
+    assert "AM605" in codes(source("len(data)", "pass"))
+
+
 def test_names_a_number_of_samples_that_is_written_out():
     counted = training(inside="total += loss.item() * x.size(0)", after="print(total / 50000)")
     assert "`50000`" in noted(counted, "AM605")

@@ -130,7 +130,16 @@ class Counts:
         kept = [b.value for b in module.bindings_of(node.value) if isinstance(b.value, ast.Dict | ast.DictComp)]
         if any(is_length(part) for value in kept for part in parts_of_value(value)):
             return Counted.ALL
-        return Counted.UNKNOWN
+        return Counted.SHARE if self._is_counted_up(module, node) else Counted.UNKNOWN
+
+    def _is_counted_up(self, module: Module, node: ast.Subscript) -> bool:
+        """`seen["train"] += x.size(0)`, in the function that divides by it."""
+        mapping = module.variable(node.value)
+        added = [each.target for each in module.walk(module.scope(node).node, ast.AugAssign)]
+        entries = [each for each in added if isinstance(each, ast.Subscript)]
+        return mapping is not None and any(
+            module.variable(each.value) == mapping and ast.dump(each.slice) == ast.dump(node.slice) for each in entries
+        )
 
     def _variable(self, module: Module, node: ast.expr, depth: int) -> Counted:
         variable = module.variable(node)
