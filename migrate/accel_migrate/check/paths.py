@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from accel_migrate.check.evidence import Side, argument_of, parameter_names
-from accel_migrate.check.stores import Store, Stores
+from accel_migrate.check.stores import Store, Stores, returned
 from accel_migrate.flow.fields import self_of
 from accel_migrate.flow.nodes import called_name, unparse
 from accel_migrate.flow.program import Function, default_of
@@ -64,6 +64,10 @@ class Paths:
                 return self._together(file, [*of_path, *node.args], "/", depth)
             case ast.Call(args=[first]) if called_name(node) in _SAME:
                 return self._of(file, first, depth + 1)
+            case ast.Call():
+                homes = {each: self._side.flows.function_file[each] for each in self._side.flows.callees.get(node, ())}
+                results = [(home, value) for each, home in homes.items() for value in returned(each)]
+                return [text for home, value in results for text in self._of(home, value, depth + 1)] or hole
             case ast.Name():
                 return self._variable(file, node, depth) or hole
             case ast.Attribute():

@@ -124,11 +124,11 @@ class _Files:
             return False
         if may_be_one(self._spellings(write), self._spellings(use)):
             return True
+        alike = may_end_alike(self._spellings(write), self._spellings(use))
         if write in self._saves and use.file.qualified(use.call.func) == "torch.load":
-            alike = may_end_alike(self._spellings(write), self._spellings(use))
             # Weights are not known to be others, but a tensor is not weights.
             return alike and not (_is_tensor(use.file, use.call) and self._is_mapping(write))
-        return not self._origins(write).isdisjoint(self._origins(use))
+        return alike and not self._origins(write).isdisjoint(self._origins(use))
 
     def _is_mapping(self, write: Path) -> bool:
         """Whether what is saved is a dictionary: written out, or the weights of a model."""

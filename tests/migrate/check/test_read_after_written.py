@@ -111,6 +111,16 @@ def test_a_file_under_a_name_that_is_new_is_not_what_was_read_before() -> None:
     assert said("AM962", "x = 1\n", OWN + code.format(name="args.name"))
 
 
+@pytest.mark.parametrize(("ending", "told"), [("png", False), ("pt", True)])
+def test_one_name_for_files_of_two_kinds(ending: str, told: bool) -> None:
+    code = (
+        "def show(path):\n    picture().save(path)\ndef train(args):\n    for epoch in range(3):\n"
+        "        path = os.path.join(args.pictures, '{}.%s'.format(epoch))\n        show(path)\n"
+        "        path = os.path.join(args.weights, 'epoch-{}.pt'.format(epoch))\n        accelerator.save(weights, path)\n"
+    )
+    assert bool(said("AM962", "x = 1\n", f"{OWN}{code % ending}train(args)\n")) is told
+
+
 HEAD = "import os, torch\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\n"
 ELSEWHERE = (
     HEAD
@@ -158,10 +168,14 @@ def test_weights_whose_names_are_not_known_to_differ(saved: str, loaded: str) ->
         ("'best.pt'", "'last.pt'"),
         ("f'{run}/best.pt'", "f'{args.start}/last.pt'"),
         ("args.run + '.pt'", "args.start + '.pth'"),
+        ("os.path.join(args.run, name(3))", "os.path.join(args.start, other(3))"),
     ],
 )
 def test_weights_whose_names_differ(saved: str, loaded: str) -> None:
-    assert not said("AM962", "x = 1\n", f"{HEAD}accelerator.save(w, {saved})\nw = torch.load({loaded})\n")
+    names = "def name(number):\n    return f'{number}.pt'\ndef other(number):\n    return '{}.png'.format(number)\n"
+    assert not said("AM962", "x = 1\n", f"{HEAD}{names}accelerator.save(w, {saved})\nw = torch.load({loaded})\n")
+    same = f"{HEAD}{names}accelerator.save(w, name(3))\nw = torch.load(name(4))\n"
+    assert said("AM962", "x = 1\n", same)
 
 
 def test_a_file_whose_size_is_asked() -> None:
