@@ -40,6 +40,14 @@ def find(context: Context) -> Iterator[Change]:
             "an epoch has N times fewer steps"
         )
         yield note(context, CODE, whole[1], message)
+    elif training.distribution.shared and not takes_in_more(context.script, training):
+        lengths = [node for module, node in lengths_taken_before(context.script, training) if module is context.module]
+        if lengths:
+            message = (
+                f"a length that is taken before prepare ({places(context.module, [(context.module, n) for n in lengths])}) was "
+                "that of one process's shard, and is that of all batches now; divide it by accelerator.num_processes"
+            )
+            yield note(context, CODE, lengths[0], message)
 
 
 def _keeps_batch(context: Context) -> str:

@@ -15,7 +15,7 @@ from accel_migrate.analysis.storage.prefixes import (
 from accel_migrate.analysis.storage.states import StateTaken
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import add_argument, change, note, quoted, replace_node
-from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.nodes import calls_method, walk
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Module
 from accel_migrate.flow.sequence import comes_first
@@ -37,10 +37,28 @@ def find(context: Context) -> Iterator[Change]:
     for load in training.storage.loads:
         if load.module is module:
             yield from _read(context, load, waited)
+    yield from _old_schedules(context)
     script = context.script
     changed = states_with_prefix(script.graph, training.distribution, training.storage)
     if changed:
         yield from _old_keys(context, changed[0])
+
+
+def _old_schedules(context: Context) -> Iterator[Change]:
+    """A prepared schedule counts for all processes, and the file of a script that was distributed by hand for one."""
+    training, module = context.training, context.module
+    if not training.distribution.shared:
+        return
+    for call in module.calls:
+        if calls_method(call, "load_state_dict") and isinstance(call.func, ast.Attribute):
+            variable = module.variable(call.func.value)
+            if training.holds(variable) and context.script.roles.of(variable) & Role.SCHEDULER:
+                message = (
+                    "a schedule that was saved by N processes counts the batches of one of them, and counts those of all from "
+                    "now on; for such a file multiply what it counts (last_epoch, total_steps) by N first"
+                )
+                yield note(context, CODE, call, message)
+                return
 
 
 def _old_keys(context: Context, changed: StateTaken) -> Iterator[Change]:

@@ -6,7 +6,8 @@ import pytest
 from accel_migrate.settings import Settings
 
 from tests.migrate.rules.handwritten import script
-from tests.migrate.rules.verbs import migrated, unchanged
+from tests.migrate.rules.scripts import codes
+from tests.migrate.rules.verbs import migrated, noted, notes, unchanged
 
 
 @pytest.mark.parametrize(
@@ -132,3 +133,55 @@ def test_the_sampler_of_one_process_stays_imported():
         "distributed import DistributedSampler", "distributed import DistributedSampler, RandomSampler"
     )
     assert "import RandomSampler\n" in migrated(source)
+
+
+def scheduled(made: str, above: str = "pass", samples: bool = True) -> str:
+    """A schedule that is stepped at every batch, made below `above`."""
+    text = script().replace("lr=0.1)\n", f"lr=0.1)\n        {above}\n        rates = torch.optim.lr_scheduler.{made}\n")
+    text = text.replace("optimizer.step()\n", "optimizer.step()\n                rates.step()\n")
+    return (
+        text if samples else text.replace(", sampler=sampler", "").replace("sampler = DistributedSampler(data)", "pass")
+    )
+
+
+@pytest.mark.parametrize(
+    ("made", "above"),
+    [
+        ("OneCycleLR(optimizer, 0.1, 2 * len(loader))", "pass"),
+        ("OneCycleLR(optimizer, 0.1, total)", "total = 2 * len(loader)"),
+        ("LambdaLR(optimizer, lambda step: 1 - step / total)", "total = 2 * len(loader)"),
+    ],
+)
+def test_a_schedule_made_for_the_length_of_a_loader_that_was_sharded_is_prepared(made: str, above: str) -> None:
+    """The length is that of all batches once no sampler shards them, and a prepared schedule counts all of them."""
+    assert "optimizer, rates, loader = accelerator.prepare(" in migrated(scheduled(made, above)).replace("\n", "")
+    assert "AM801" not in codes(scheduled(made, above))
+
+
+@pytest.mark.parametrize(
+    ("made", "above"),
+    [
+        ("StepLR(optimizer, 1000)", "pass"),
+        ("CosineAnnealingLR(optimizer, total)", "total = 2 * len(data) // 4 // dist.get_world_size()"),
+    ],
+)
+def test_a_schedule_made_for_the_steps_of_a_process_goes_on_by_them(made: str, above: str) -> None:
+    assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)" in migrated(
+        scheduled(made, above)
+    )
+    assert "rates, " in migrated(scheduled(made, above, samples=False))
+
+
+def test_a_length_that_was_that_of_a_shard_is_named() -> None:
+    lr = 'optimizer.param_groups[0]["lr"] = 1 - epoch / total'
+    source = script(body=lr).replace("        model = DDP", "        total = 2 * len(loader)\n        model = DDP")
+    assert "was that of one process's shard, and is that of all batches now" in noted(source, "AM801")
+    assert "AM801" not in codes(script(body=lr.replace("total", "(2 * len(loader))")))
+
+
+def test_a_schedule_that_was_saved_by_several_processes_counts_otherwise() -> None:
+    resumed = "rates.load_state_dict(torch.load('rates.pt'))\n        for epoch in range(2)"
+    source = scheduled("OneCycleLR(optimizer, 0.1, 2 * len(loader))").replace("for epoch in range(2)", resumed)
+    assert "counts the batches of one of them" in noted(source, "AM502")
+    steps = scheduled("StepLR(optimizer, 1000)").replace("for epoch in range(2)", resumed)
+    assert not any("counts the batches" in each for each in notes(steps))

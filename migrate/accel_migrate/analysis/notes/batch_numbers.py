@@ -13,8 +13,10 @@ from collections.abc import Iterator, Set
 from accel_migrate.analysis.evaluation.results import is_length
 from accel_migrate.analysis.notes.counts import Counted, Counts, counts_in
 from accel_migrate.analysis.trainings.training import Script, Training
+from accel_migrate.analysis.values.roles import Role
 from accel_migrate.flow.nodes import called_name, calls_method
 from accel_migrate.flow.scopes import Module, Variable
+from accel_migrate.flow.torch_api import is_bar
 
 _SHOWS = re.compile(
     r"add_[a-z]|log|write|plot|print|format|info|debug|warn|set_(description|postfix)|show|save|append|str$"
@@ -151,19 +153,38 @@ def _is_mean(module: Module, around: ast.AST, node: ast.expr) -> bool:
 
 
 def lengths_taken_before(script: Script, training: Training) -> list[tuple[Module, ast.expr]]:
-    """`self.count = len(self.loader)` above `prepare`, which is read below it: the batches of all processes."""
+    """`total = epochs * len(loader)` above `prepare`, which is read below it: the batches of all processes.
+
+    A schedule that is prepared wants these: what it is made of, and what its own function reads, are left out.
+    """
     counts = counts_in(script, training)
+    scheduled = {built.variable for built in training.prepared if built.role & Role.SCHEDULER}
     found: list[tuple[Module, ast.expr]] = []
     for module in training.modules:
         for statement in module.walk(module.tree, ast.Assign):
-            length = statement.value
-            taken = isinstance(length, ast.Call) and is_length(length) and counts.is_shared(module, length.args[0])
-            if taken and counts.counted(module, length) is Counted.ALL:
+            lengths = [call for call in module.walk(statement.value, ast.Call) if is_length(call)]
+            taken = [call for call in lengths if counts.is_shared(module, call.args[0])]
+            if taken and counts.counted(module, taken[0]) is Counted.ALL:
                 held = {v for target in statement.targets if (v := module.variable(target)) is not None}
                 read = [(each, node) for each in training.modules for variable in held for node in each.reads(variable)]
-                if any(training.timing.after_prepare(*each) for each in read):
-                    found.append((module, length))
+                read = [each for each in read if not (scheduled and _is_inner(module, statement, *each))]
+                read = [(each, node) for each, node in read if not _is_for_bar(each, node)]
+                if held.isdisjoint(scheduled) and any(training.timing.after_prepare(*each) for each in read):
+                    found.append((module, taken[0]))
     return found
+
+
+def _is_for_bar(module: Module, read: ast.AST) -> bool:
+    """`tqdm(range(total))`, which moves on for all processes (AM602)."""
+    around = [each for each in module.ancestors(read) if isinstance(each, ast.Call)]
+    return any(is_bar(module.full_name(call.func)) for call in around)
+
+
+def _is_inner(module: Module, statement: ast.stmt, reader: Module, read: ast.AST) -> bool:
+    """Whether a lambda reads what a statement sets, or a function inside of the statement's own."""
+    around, function = module.scope(statement).function, reader.scope(read).function
+    inside = around is not None and function is not around and function is not None and module.holds(around, function)
+    return inside or any(isinstance(each, ast.Lambda) for each in reader.ancestors(read))
 
 
 def _is_of_share(module: Module, counts: Counts, node: ast.expr, counters: Set[Variable | None]) -> bool:

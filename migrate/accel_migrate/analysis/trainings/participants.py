@@ -16,7 +16,7 @@ from accel_migrate.analysis.evaluation.evaluation import (
     judge,
     judge_by_batch,
 )
-from accel_migrate.analysis.evaluation.results import divided_by_length
+from accel_migrate.analysis.evaluation.results import divided_by_length, is_length
 from accel_migrate.analysis.moves.batches import Batches
 from accel_migrate.analysis.moves.devices import Move, moves_in
 from accel_migrate.analysis.trainings.by_hand import with_shared_by_hand
@@ -57,6 +57,7 @@ from accel_migrate.analysis.values.loss_path import LossPath, same_models
 from accel_migrate.analysis.values.methods import ForwardMethod, find_forward_methods
 from accel_migrate.analysis.values.provenance import NotMigrated, Scattered, chain, is_passed_on, is_root, whole_model
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.analysis.values.sources import behind
 from accel_migrate.flow.nodes import all_arguments, is_call_of, unparse
 from accel_migrate.flow.scopes import Module, Variable
 
@@ -183,7 +184,7 @@ class ParticipantFinder:
         evaluations += [Whole(loop, both, loop.statement.lineno) for loop in loops if is_chosen(self.roles, loop)]
         entries = tuple(dict.fromkeys(trained_entries(self.roles, self.group.backwards, loops)))
         kept_together = [entry.variable for entry in entries]
-        used = [*models, *optimizers, *self._per_batch_schedulers(loops), *loaders, *kept_together]
+        used = [*models, *optimizers, *self._per_batch_schedulers(loops, distribution), *loaders, *kept_together]
         chains = [
             [
                 link
@@ -478,11 +479,12 @@ class ParticipantFinder:
                     found += batches.loaders(module, call) or ()
         return found
 
-    def _per_batch_schedulers(self, loops: list[LoaderLoop]) -> list[Variable]:
+    def _per_batch_schedulers(self, loops: list[LoaderLoop], distribution: Distribution) -> list[Variable]:
         """Schedulers stepped inside a loop over a training loader, without a metric.
 
         A prepared one moves on for all processes at once. Where a count ends the loop there are as many steps on N
-        processes as on one, so there it stays as it is.
+        processes as on one, so there it stays as it is; and where a sampler sharded the data before, there are as many as
+        there were: only a schedule that is made for the length of the loader has that of all batches from now on.
         """
         found: list[Variable] = []
         for module, call in self.roles.project.calls:
@@ -493,9 +495,28 @@ class ParticipantFinder:
             if variable is None or not self.roles.of(variable) & Role.SCHEDULER:
                 continue
             around = [loop for loop in loops if loop.trains and self._runs_in(loop, module, call)]
+            sharded = distribution.joins and any(self._was_sharded(loop, distribution) for loop in around)
+            if sharded and not self._is_made_for_a_length(variable):
+                continue
             if around and not any(ended_by(self.graph, loop) is Ended.COUNT for loop in around):
                 found.append(variable)
         return found
+
+    def _was_sharded(self, loop: LoaderLoop, distribution: Distribution) -> bool:
+        built = {call for link in self._sources(loop) for call in self._built(link)}
+        return any(shared.call in built for shared in distribution.shared)
+
+    def _built(self, variable: Variable) -> list[ast.expr]:
+        return [b.value for b in variable.scope.module.bindings(variable) if b.value is not None]
+
+    def _is_made_for_a_length(self, scheduler: Variable) -> bool:
+        """Whether the length of a loader is behind what a schedule is made of."""
+        return any(
+            is_length(part) and bool(self.roles.role(owner, part.args[0]) & Role.LOADER)  # type: ignore[attr-defined]
+            for link in self._chain(scheduler)
+            for made in self._built(link)
+            for owner, part in behind(self.graph, link.scope.module, made, Role.OPTIMIZER | Role.MODEL)
+        )
 
     def _runs_in(self, loop: LoaderLoop, module: Module, node: ast.AST) -> bool:
         if loop.module is module and any(parent is loop.statement for parent in module.ancestors(node)):
