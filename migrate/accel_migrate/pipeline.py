@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import gc
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,6 +53,7 @@ def migrate(
     settings: Settings = DEFAULTS,
     *,
     siblings: Mapping[Path, Source] | None = None,
+    tests: Collection[Path] = (),
     accept: Accept = lambda source, change, together: True,
     keeps: Keeps = lambda source, line: False,
 ) -> list[FileResult]:
@@ -60,12 +61,12 @@ def migrate(
 
     `accept` is asked once for each change that would be applied, with those that it belongs to; a required change that
     is refused leaves its whole training loop as it was. `keeps` says on which lines moves to a device stay, though they are
-    needless.
+    needless. What `tests` among the siblings call leaves no loop: they may have to change with it.
     """
     if len(sources) + len(siblings or {}) > LARGEST_PIECE:
         return [migrate([source], settings, accept=accept, keeps=keeps)[0] for source in sources]
     with _without_collection():
-        return _migrate(sources, settings, siblings or {}, accept, keeps)
+        return _migrate(sources, settings, siblings or {}, tests, accept, keeps)
 
 
 @contextmanager
@@ -81,7 +82,12 @@ def _without_collection() -> Iterator[None]:
 
 
 def _migrate(
-    sources: Sequence[Source], settings: Settings, siblings: Mapping[Path, Source], accept: Accept, keeps: Keeps
+    sources: Sequence[Source],
+    settings: Settings,
+    siblings: Mapping[Path, Source],
+    tests: Collection[Path],
+    accept: Accept,
+    keeps: Keeps,
 ) -> list[FileResult]:
     results: dict[Path, FileResult] = {}
     modules: list[Module] = []
@@ -109,11 +115,20 @@ def _migrate(
         others = [m for s in around if s.path not in given and (m := _readable(s)) is not None]
         modules, results = _kept_for(unread, [*modules, *calling], results)
         found = _migrate_modules(modules, others, settings, accept, keeps)
+        if (left := _left(found)) and any(module.source.path in tests for module in others):
+            beside = [module for module in others if module.source.path not in tests]
+            untested = _migrate_modules(modules, beside, settings, accept, keeps)
+            found = untested if _left(untested) < left else found
         idle = {module.source.path for module in calling if not _is_told_of(found.get(module.source.path))}
         results |= {path: result for path, result in found.items() if path not in idle}
     else:
         results |= {m.source.path: _unchanged(m.source, "no training loop") for m in modules}
     return [results[source.path] for source in sources]
+
+
+def _left(results: Mapping[Path, FileResult]) -> set[tuple[Path, int]]:
+    """The loops that stay as they were."""
+    return {(path, note.line) for path, each in results.items() for note in each.notes if note.code == LOOP_LEFT}
 
 
 def _is_told_of(result: FileResult | None) -> bool:

@@ -46,6 +46,7 @@ class Task:
 
     sources: tuple[Path, ...]
     siblings: tuple[Path, ...] = ()
+    tests: frozenset[Path] = frozenset()  # of the neighbours: they may call what they test in ways that no run does
 
 
 def scan(path: Path) -> Scan:
@@ -110,6 +111,7 @@ def tasks(files: Sequence[Found], scan_all: ScanAll) -> list[Task]:
             task = Task(
                 sources=tuple(sorted(each for each in piece if each in roots and each not in tests)),
                 siblings=tuple(sorted(each for each in piece if each not in roots or each in tests)),
+                tests=frozenset(piece & tests),
             )
             pieces.update((each, task) for each in task.sources)
     return list(dict.fromkeys(pieces.values()))

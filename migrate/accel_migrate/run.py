@@ -83,7 +83,8 @@ def _aside(path: Path, data: bytes, options: Options, terms: Terms) -> Outcome:
         return failure(path, terms, str(error), error.line)
     tasks = project.tasks([Found(path, path.parent, named=True)], partial(map, project.scan))
     siblings = neighbours(sibling for task in tasks for sibling in task.siblings)
-    (outcome,) = migrate_together([it], siblings, terms, _prompt(options, terms))
+    tests = {path for task in tasks for path in task.tests}
+    (outcome,) = migrate_together([it], siblings, terms, _prompt(options, terms), tests)
     if options.writes and outcome.status is not Status.FAILED:
         if options.output is None:
             sys.stdout.buffer.write(outcome.after or data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from accel_migrate.plan import Status
 from accel_migrate.project import Task
 from accel_migrate.selection import Selection
 from accel_migrate.suppress import suppressions
-from accel_migrate.unread_callers import calls_to_check
+from accel_migrate.unread_callers import calls_to_check, with_tests_to_change
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def work(task: Task, terms: Terms, ask: Ask | None = None) -> list[Outcome]:
             documents.append(read(path))
         except SourceError as error:
             unread[path] = error
-    outcomes = migrate_together(documents, neighbours(task.siblings), terms, ask)
+    outcomes = migrate_together(documents, neighbours(task.siblings), terms, ask, task.tests)
     failures = [failure(p, terms, f"{e}{calls_to_check(p, outcomes)}", e.line) for p, e in unread.items()]
     return failures + outcomes
 
@@ -87,14 +87,18 @@ def failure(path: Path, terms: Terms, reason: str, line: int | None = None) -> O
 
 
 def migrate_together(
-    documents: Sequence[Document], siblings: Sequence[Document], terms: Terms, ask: Ask | None = None
+    documents: Sequence[Document],
+    siblings: Sequence[Document],
+    terms: Terms,
+    ask: Ask | None = None,
+    tests: Collection[Path] = (),
 ) -> list[Outcome]:
     """One call of the codemod; when it fails, every file of the piece is left, because half of it would not run."""
     if not documents:
         return []
     try:
         with time_limit(terms.seconds and terms.seconds * len(documents)):
-            return _migrated(documents, siblings, terms, ask)
+            return _migrated(documents, siblings, terms, ask, tests)
     except TimeLimitReached:
         reason = f"took longer than {terms.seconds:g} s per file; it is left as it was (--time-limit raises this)"
     except RecursionError:
@@ -107,7 +111,11 @@ def migrate_together(
 
 
 def _migrated(
-    documents: Sequence[Document], siblings: Sequence[Document], terms: Terms, ask: Ask | None
+    documents: Sequence[Document],
+    siblings: Sequence[Document],
+    terms: Terms,
+    ask: Ask | None,
+    tests: Collection[Path],
 ) -> list[Outcome]:
     by_path = {each.source.path: each for each in documents}
     comments = {path: suppressions(each.source.text) for path, each in by_path.items()}
@@ -118,10 +126,12 @@ def _migrated(
         [each.source for each in free],
         terms.settings,
         siblings={each.source.path: each.source for each in (*siblings, *kept)},
+        tests=tests,
         accept=judge,
         keeps=judge.keeps_moves,
     )
     outcomes = [outcome_of(each, result, judge, terms.current) for each, result in zip(free, results, strict=True)]
+    outcomes = [with_tests_to_change(each, tests) for each in outcomes]
     return outcomes + [_skipped(each, comments[each.source.path].skip_line, terms) for each in kept]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from accel_migrate.pipeline import Settings
@@ -15,6 +15,7 @@ def migrate(
     settings: Settings,
     *,
     siblings: Mapping[Path, Source] | None = None,
+    tests: Collection[Path] = (),
     accept: Callable[[Source, Change, Together | None], bool] = lambda source, change, together: True,
     keeps: Callable[[Source, int], bool] = lambda source, line: False,
 ) -> list[FileResult]:
