@@ -9,6 +9,7 @@ from collections.abc import Container, Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, step_of
+from accel_migrate.check.stores import Stores
 from accel_migrate.flow.calls import Site
 from accel_migrate.flow.nodes import called_name, unparse, walk
 from accel_migrate.flow.program import Function, default_of
@@ -129,8 +130,8 @@ def _fed_from_the_cpu(side: Side, devices: Devices) -> Found:
         if not side.flows.made(file, call.func, "prepared"):
             continue
         for argument in call.args:
-            values = [argument, *devices.assigned(file, argument)]
-            if any(id(value) in pinned for value in values):
+            held = side.once(Stores).reaching(file, argument) if isinstance(argument, ast.Name) else []
+            if any(id(value) in pinned for value in [argument, *[store.value for store in held if not store.at]]):
                 yield (
                     file,
                     call,

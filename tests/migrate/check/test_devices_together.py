@@ -81,6 +81,15 @@ def test_what_a_prepared_model_is_fed_from_the_cpu() -> None:
     )
 
 
+@pytest.mark.parametrize(("kept", "told"), [("shown", False), ("made", False), ("noise", True)])
+def test_a_name_that_is_bound_again_before_a_prepared_model_is_fed_with_it(kept: str, told: bool) -> None:
+    fed = (
+        "net = accelerator.prepare(net)\nnoise = torch.randn(4, device=accelerator.device)\nfor epoch in range(3):\n"
+        f"    made = net(noise)\n    net(made)\n    {kept} = net(noise).cpu()\n"
+    )
+    assert bool(said("AM956", "x = 1\n", TOP.format("") + fed)) is told
+
+
 def test_a_device_that_a_class_keeps_is_not_the_option_of_its_name() -> None:
     parsed = "p = argparse.ArgumentParser()\np.add_argument('--device')\nargs = p.parse_args()\n"
     kept = "class Net:\n    def __init__(self, device):\n        self.device = device\n"
