@@ -51,6 +51,13 @@ def test_what_a_function_does_to_each_member_is_judged() -> None:
     assert "`put()` is not known" in noted(evaluation("a, b = map(put, (x, y))", counted, functions=own), "AM402")
 
 
+def test_what_is_raised_leaves_nothing_behind() -> None:
+    raised = "if out.dim() != 2:\n        raise ValueError(f'{out.shape}')"
+    functions = f"def right(out, y):\n    {raised}\n    return (out.argmax(1) == y).sum()\n"
+    source = evaluation("hits += right(model(x), y).item()", functions=functions)
+    becomes(source, "hits += accelerator.sum_for_metrics(right(model(x), y).item())")
+
+
 @pytest.mark.parametrize("moved", ["batch = (t.to(device) for t in batch)", "batch = [t.to(device) for t in batch]"])
 def test_what_goes_over_the_parts_of_a_batch_reads_one_batch(moved: str) -> None:
     counted = f"{moved}\n        x, y = batch\n        hits += (model(x).argmax(1) == y).sum().item()"
