@@ -55,6 +55,34 @@ def test_region_becomes_the_accelerators():
     )
 
 
+@pytest.mark.parametrize(
+    ("amp", "asked"), [("False", "'no'"), ("True", "'fp16' if torch.cuda.is_available() else 'no'")]
+)
+def test_what_a_call_hands_over_for_it_is_no_question(amp: str, asked: str):
+    source = """
+    import torch
+    from torch import nn
+
+    def train(model, device, amp=False):
+        loader = torch.utils.data.DataLoader(data(), batch_size=4)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        scaler = torch.cuda.amp.GradScaler(enabled=amp)
+        for x, y in loader:
+            with torch.cuda.amp.autocast(enabled=amp):
+                loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+            optimizer.zero_grad()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+
+    device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
+    model = nn.Linear(2, 1).to(device)
+    train(model, device, amp={})
+    """
+    text = migrated(source.format(amp))
+    assert text.split("mixed_precision=")[1].split("autocast_forward")[0].rstrip(" ,\n") == asked
+
+
 def test_cuda_by_name_asks_for_a_gpu():
     assert made_of('with torch.autocast("cuda"):') == '"fp16" if torch.cuda.is_available() else "no"'
     assert made_of("with torch.cuda.amp.autocast():") == '"fp16" if torch.cuda.is_available() else "no"'

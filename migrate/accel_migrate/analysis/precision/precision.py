@@ -191,8 +191,10 @@ def _bracketed(test: ast.expr) -> str:
 
 
 def _chosen(name: ast.expr, conditions: list[str]) -> str:
-    conditions = list(dict.fromkeys(conditions))
-    text = unparse(name)
+    conditions = [each for each in dict.fromkeys(conditions) if each != "True"]
+    text = unparse(name if "False" not in conditions else ast.Constant("no"))
+    if "False" in conditions:
+        return text  # `train(amp=False)`: asked for nowhere
     if not conditions:
         return text
     return f"{f'({text})' if isinstance(name, ast.IfExp) else text} if {' and '.join(conditions)} else 'no'"
