@@ -124,7 +124,8 @@ def _taken_out_of_parts(evidence: Evidence) -> Iterator[tuple[Module, ast.Attrib
     lost = _wrapped_parts(evidence.before) - _wrapped_parts(evidence.after)
     for file in evidence.after.files if lost else ():
         for node in file.walk(file.tree, ast.Attribute):
-            if node.attr == "module" and getattr(node.value, "attr", "") in lost:
+            is_read = node.attr == "module" and getattr(node.value, "attr", "") in lost
+            if is_read and not _is_asked(evidence.after, file, node):
                 yield file, node
 
 

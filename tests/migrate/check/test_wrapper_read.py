@@ -150,6 +150,8 @@ def test_a_part_that_is_taken_out_of_a_wrapper_which_is_gone() -> None:
     top = "import torch\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\n"
     assert said("AM965", before, top + "net = accelerator.prepare(net)\nnet.front = net.front.module\n")
     assert not said("AM965", before, top + "net = accelerator.prepare(net)\n")
+    asked = "if isinstance(net.front, torch.nn.DataParallel):\n    net.front = net.front.module\n"
+    assert not said("AM965", before + asked, top + "net = accelerator.prepare(net)\n" + asked)
 
 
 def test_what_is_set_on_a_model_before_it_is_wrapped_is_the_models_own() -> None:
