@@ -9,11 +9,11 @@ from torch.optim import Optimizer
 
 from accel_runtime.accumulation import Accumulation
 from accel_runtime.nan_policy import NanPolicy
-from accel_runtime.proxy import Proxy
+from accel_runtime.proxy import Unseen
 from accel_runtime.unsupported import absent
 
 
-class PreparedOptimizer(Proxy):
+class PreparedOptimizer(Unseen):
     """Is the user's optimizer in every other respect; `optimizer` is the bare one."""
 
     _is_accelerate_prepared = True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import operator
 from typing import Any
 
 
@@ -30,6 +32,21 @@ class Proxy:
 
     def __repr__(self) -> str:
         return repr(self.behind)
+
+
+class Unseen(Proxy):
+    """A proxy that no file keeps: a pickle has the object behind, which any script can read. A copy is a proxy again."""
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return operator.getitem, ((self.behind,), 0)
+
+    def __copy__(self) -> Proxy:
+        return _rebuilt(type(self), dict(self.__dict__))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Proxy:
+        memo[id(self)] = made = _rebuilt(type(self), {})
+        made.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return made
 
 
 def _rebuilt(kind: type[Proxy], contents: dict[str, Any]) -> Proxy:

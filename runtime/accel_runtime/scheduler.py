@@ -10,10 +10,10 @@ from torch.optim.lr_scheduler import LRScheduler
 from accel_runtime.accumulation import Accumulation
 from accel_runtime.data.iteration import Iterations
 from accel_runtime.optimizer import PreparedOptimizer
-from accel_runtime.proxy import Proxy
+from accel_runtime.proxy import Unseen
 
 
-class PreparedScheduler(Proxy):
+class PreparedScheduler(Unseen):
     """Is the user's scheduler in every other respect; `scheduler` is the bare one.
 
     A step inside a loader's iteration counts `times`, for that many batches of the unsharded loader were used up.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn import Module
+from torch.optim import Optimizer
 
 Value = TypeVar("Value")
 
@@ -27,8 +29,11 @@ def local(tensor: Tensor) -> Tensor:
 
 
 def in_parts(value: object) -> bool:
-    """Whether a tensor, or a model, is one of which this process holds a part."""
-    return any(isinstance(one, DTensor) for one in (value.parameters() if isinstance(value, Module) else [value]))
+    """Whether a tensor, a model or an optimizer is one of which this process holds a part."""
+    held: Iterable[object] = value.parameters() if isinstance(value, Module) else [value]
+    if isinstance(value, Optimizer):
+        held = [weight for group in value.param_groups for weight in group["params"]]
+    return any(isinstance(one, DTensor) for one in held)
 
 
 def whole_state(model: Module) -> dict[str, Any]:

@@ -373,6 +373,7 @@ def test_no_file_holds_the_part_of_one_process(tmp_path):
                 "['optimizer']['state'][0]['exp_avg'] that is sharded",
             ),
             ({"net": model}, "['net'] that is sharded"),
+            ({"step": optimizer}, "['step'] that is sharded"),
             (model.state_dict(), "['weight'] that is sharded"),
             (model, "a value that is sharded"),
         ):

@@ -1,5 +1,6 @@
 """How prepared schedulers count, and that they are the user's schedulers."""
 
+import copy
 import pickle
 
 import pytest
@@ -140,7 +141,19 @@ def test_a_scheduler_made_from_a_prepared_optimizer_works():
 def test_a_prepared_optimizer_can_be_pickled():
     prepared = Accelerator(cpu=True).prepare(optimizer())
     twin = pickle.loads(pickle.dumps(prepared))
-    assert isinstance(twin, torch.optim.SGD)
+    assert type(twin) is torch.optim.SGD
+
+
+def test_a_copy_of_what_is_prepared_is_prepared():
+    accelerator = Accelerator(cpu=True)
+    prepared = accelerator.prepare(optimizer())
+    scheduler = accelerator.prepare(StepLR(prepared, 1, 0.5))
+    assert type(pickle.loads(pickle.dumps(scheduler))) is StepLR
+    for each in (prepared, scheduler):
+        for twin in (copy.copy(each), copy.deepcopy(each)):
+            assert type(twin) is type(each) and twin is not each
+    assert copy.copy(prepared).optimizer is prepared.optimizer
+    assert copy.deepcopy(prepared).optimizer is not prepared.optimizer
 
 
 def test_a_scheduler_of_an_unprepared_optimizer_is_refused():
