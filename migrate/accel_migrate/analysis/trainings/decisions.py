@@ -94,7 +94,16 @@ class DecisionFinder:
             return self._meets(module, node)
         if self._inside_share(module, node):
             return self._leads_on(module, node)
-        return any(not _shows(statement) for statement in (*node.body, *node.orelse))
+        return any(
+            not _shows(each) and not self._is_kept_to_show(module, node, each) for each in (*node.body, *node.orelse)
+        )
+
+    def _is_kept_to_show(self, module: Module, node: ast.If, statement: ast.stmt) -> bool:
+        """`best = loss`, where nothing but this condition and what is shown reads `best`."""
+        if not isinstance(statement, ast.Assign) or not all(isinstance(each, ast.Name) for each in statement.targets):
+            return False
+        reads = [name for each in statement.targets for name in module.reads(module.variable(each))]
+        return all(module.holds(node.test, name) or _shows(module.statement(name)) for name in reads)
 
     def _leads_on(self, module: Module, node: ast.stmt) -> bool:
         """Whether a step, a collective or the end of a round depends on a condition."""

@@ -96,7 +96,9 @@ def test_a_decision_in_a_round_that_concerns_nobody_else_is_each_process_s_own()
 
 
 def test_a_sum_of_tensors_stays_a_tensor():
-    source = training(ready="best = 9.0", inside="total += loss", after="if total < best:\n    best = total")
+    source = training(
+        ready="best = 9.0", inside="total += loss", after="if total < best:\n    best = total\n    model.eval()"
+    )
     text = migrated(source + "    print(total.item(), best)\n")
     assert 'total = accelerator.reduce(total.detach(), "mean")\n    if total < best:' in text
     assert text.count("accelerator.reduce") == 1
@@ -191,7 +193,9 @@ def test_what_a_loop_goes_on_by_is_asked_of_all_each_time():
 
 def test_a_best_that_is_not_there_yet_is_not_averaged():
     source = training(
-        ready="best = None", inside="total += loss.item()", after="if best is None or total < best:\n    best = total"
+        ready="best = None",
+        inside="total += loss.item()",
+        after="if best is None or total < best:\n    best = total\n    model.eval()",
     )
     text = migrated(source)
     assert "best = accelerator" not in text
@@ -547,12 +551,20 @@ def test_a_step_that_is_left_out_for_want_of_rows_is_not_decided_by_an_average(a
     [
         (
             "hits += (model(x).argmax(1) == y).sum().item()",
-            "if hits > best:\n    best = hits",
+            "if hits > best:\n    best = hits\n    model.eval()",
             "print(f'{hits:d}', best)",
         ),
-        ("hits = hits + loss", "if hits < best:\n    best = hits.item()", "hits.backward()"),
-        ("kept.append(loss.detach())", "hits = torch.stack(kept).mean()\nif hits < best:\n    best = 1", "hits.shape"),
-        ("hits += loss.item()", "hits = hits / torch.tensor(3)\nif hits < best:\n    best = 1", "hits.item()"),
+        ("hits = hits + loss", "if hits < best:\n    best = hits.item()\n    model.eval()", "hits.backward()"),
+        (
+            "kept.append(loss.detach())",
+            "hits = torch.stack(kept).mean()\nif hits < best:\n    best = 1\n    model.eval()",
+            "hits.shape",
+        ),
+        (
+            "hits += loss.item()",
+            "hits = hits / torch.tensor(3)\nif hits < best:\n    best = 1\n    model.eval()",
+            "hits.item()",
+        ),
     ],
 )
 def test_a_name_that_is_read_as_what_it_was_is_not_set_to_its_average(inside: str, after: str, kept: str) -> None:
@@ -696,3 +708,21 @@ def test_a_loss_that_methods_add_up_is_a_tensor_where_it_is_averaged():
     after = migrated(header + dedent(LOSS_OF_PARTS))
     assert 'plateau.step(accelerator.reduce(loss.detach(), "mean"))' in after
     assert 'if accelerator.reduce(loss.detach(), "mean").item() < 0.1:' in after
+
+
+@pytest.mark.parametrize(
+    ("kept", "decides"),
+    [
+        ("best = total", False),
+        ("best = total\n    print(f'best: {best}')", False),
+        ("best = total\n    stale = 0", False),
+        ("best = total\n    step_size = best", True),
+        ("best = total\n    model.eval()", True),
+    ],
+)
+def test_a_best_figure_that_is_only_shown_decides_nothing(kept: str, decides: bool):
+    source = training(
+        ready="best = 9.0", inside="total += loss.item()", after=f"if total < best:\n    {kept}\nprint(best)"
+    )
+    source += "\nmodel.train(step_size > 0)\n" if "step_size" in kept else ""
+    assert ("AM806" in codes(source)) is decides
