@@ -176,6 +176,10 @@ def test_names_a_model_that_is_built_for_the_rows_of_a_batch():
     source = source.replace("model = nn.Linear(3, 2)", "model = Net(rows)")
     line = next(n for n, text in enumerate(source.lstrip().splitlines(), 1) if "view(self.rows" in text)
     assert f"batch_size rows (line {line}) must change first" in noted(source, "AM801")
+    measured = source.replace(
+        "        return self.layer(x).view", "        self.rows = x.size(0)\n        return self.layer(x).view"
+    )
+    assert "counts on batch_size rows" not in noted(measured, "AM801")
 
 
 @pytest.mark.parametrize(

@@ -26,16 +26,25 @@ def counted_on(script: Script, training: Training) -> list[tuple[Module, ast.exp
     """Each read of the batch size in what a step runs, where it is not only shown."""
     sizes, numbers = batch_sizes(script, training)
     found: list[tuple[Module, ast.expr]] = []
-    for module, around in _steps(script, training):
+    steps = list(_steps(script, training))
+    for module, around in steps:
         for node in module.walk(around, ast.Name, ast.Attribute, ast.Constant):
             if isinstance(node, ast.Constant):
                 counts = type(node.value) is int and node.value in numbers and _is_of_rows(module, node)
             else:
                 variable = module.variable(node) if isinstance(getattr(node, "ctx", None), ast.Load) else None
                 counts = variable is not None and not sizes.isdisjoint(chain(script.graph, variable))
+                counts = counts and variable is not None and not _is_set_in(steps, variable)
             if counts and not _is_shown(module, node):
                 found.append((module, node))
     return found
+
+
+def _is_set_in(steps: list[tuple[Module, ast.AST]], variable: Variable) -> bool:
+    """Whether a step sets a name for itself, as `self.batch_size = x.size(0)` in a forward."""
+    owner = variable.scope.module
+    set_at = [binding.statement for binding in owner.bindings(variable) if binding.kind != "parameter"]
+    return any(module is owner and module.holds(around, each) for module, around in steps for each in set_at)
 
 
 def _trained_on(training: Training) -> list[Variable]:
