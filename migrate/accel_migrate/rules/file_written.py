@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.notes.elsewhere import read_in_run
 from accel_migrate.analysis.notes.read_elsewhere import waits_behind
 from accel_migrate.analysis.notes.renewed import renewed
 from accel_migrate.analysis.notes.written_once import concerns, writings, written_once
 from accel_migrate.analysis.storage.files import runs_command
-from accel_migrate.analysis.storage.read_back import read_back, reader
+from accel_migrate.analysis.storage.read_back import read_back
 from accel_migrate.edits import change, note, replace_node
 from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Edit, Guard, Insert
@@ -45,7 +46,7 @@ def find(context: Context) -> Iterator[Change]:
 
 def _kept_apart(context: Context, statement: ast.stmt) -> str:
     """What more must be done by hand where the file is read: one process may find what another has only begun."""
-    found = reader(context.script.graph, context.module, statement)
+    found = read_in_run(context.script, context.training, context.module, statement)
     if found is None:
         return ""
     file, call = found

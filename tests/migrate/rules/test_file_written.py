@@ -687,6 +687,19 @@ def test_says_nothing_of_readers_where_another_file_is_read():
     assert "those that read" not in noted(training(ready=other), "AM504")
 
 
+def test_says_nothing_of_readers_of_another_script():
+    functions = "def keep():\n    with open('kept.txt', 'w') as file:\n        file.write('x')\n"
+    written = training(functions=functions, ready="keep()")
+    texts = {
+        "train.py": written,
+        "show.py": "import train\nif __name__ == '__main__':\n    print(open('kept.txt').read())\n",
+    }
+    sources = [Source.from_bytes(Path(name), text.encode()) for name, text in texts.items()]
+    (result, _) = migrate(sources)
+    assert "if accelerator.is_main_process:\n    keep()" in result.after.decode()
+    assert not any("those that read" in note.message for note in result.notes)
+
+
 def test_says_it_of_a_file_beside_data_that_are_downloaded_where_all_is_set_up():
     body = training(ready=ASKED.format(path="'kept.pt'", made="open('kept.pt', 'w')")).partition("import wandb\n")
     downloaded = body[2].replace("data = TensorDataset(", "raw = Digits('d', download=True)\ndata = TensorDataset(")

@@ -6,8 +6,9 @@ import ast
 from collections.abc import Sequence
 
 from accel_migrate.analysis.notes.deeds import DEEDS, deed
+from accel_migrate.analysis.storage.read_back import readers
 from accel_migrate.analysis.trainings.training import Script, Training
-from accel_migrate.analysis.values.imported import brought_by, idle_in
+from accel_migrate.analysis.values.imported import brought_by, idle_in, scripts_that_run
 from accel_migrate.flow.closure import closure
 from accel_migrate.flow.idle import Unit, unit_of
 from accel_migrate.flow.main_guard import under_main
@@ -123,6 +124,11 @@ def may_run(script: Script, training: Training, module: Module, node: ast.AST) -
     return _is_passed_on(script, script.loaded(training), module, function)
 
 
+def read_in_run(script: Script, training: Training, module: Module, written: ast.stmt) -> _Call | None:
+    """A call that reads a file which a statement writes; what only another script runs comes when all is written."""
+    return next((read for read in readers(script.graph, module, written) if may_run(script, training, *read)), None)
+
+
 @once
 def _idle(training: Training, script: Script) -> frozenset[Unit]:
     place, running = training.place, [(b.module, b.call) for b in training.backwards]
@@ -156,7 +162,7 @@ def _runs_by_itself(
 
 def _starts(script: Script, training: Training, module: Module) -> bool:
     """Whether a file is one that the training is started by."""
-    return module is training.place.module or training.place.module in brought_by(script.project, [module])
+    return module in scripts_that_run(script.project, training.place.module, training.place.after)
 
 
 def _is_passed_on(script: Script, modules: Sequence[Module], owner: Module, function: Function) -> bool:

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accel_migrate.analysis.notes.about_files import asks_and_writes, only_writes
-from accel_migrate.analysis.notes.elsewhere import done_by_all
+from accel_migrate.analysis.notes.elsewhere import done_by_all, read_in_run
 from accel_migrate.analysis.storage.files import Written, downloads, runs_model
-from accel_migrate.analysis.storage.read_back import reader
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.flow.nodes import calls_method, unparse, walk
 from accel_migrate.flow.once import once
@@ -88,7 +87,7 @@ def _calls(script: Script, training: Training, written: Written) -> list[tuple[M
     own = [
         each.statement for each in training.storage.written if each.module.scope(each.statement).function is function
     ]
-    if any(reader(script.graph, written.module, statement) is not None for statement in own):
+    if any(read_in_run(script, training, written.module, statement) is not None for statement in own):
         return []
     everywhere = all(any(_may_be_guarded(script, each, *site) for each in script.trainings) for site in sites)
     if len(named) != len(sites) or not everywhere:
@@ -133,7 +132,7 @@ def _writing(script: Script, training: Training, module: Module, written: Writte
     above = module.scope(written.statement).function is not None and not training.timing.after_prepare(
         module, written.statement
     )
-    if not trouble and above and reader(script.graph, module, written.statement) is not None:
+    if not trouble and above and read_in_run(script, training, module, written.statement) is not None:
         trouble = "each may read it when another has written it"
     changed = [] if trouble else list(_changed(training, module, written.statement))
     if changed and ahead is not None and all(module.holds(ahead, each) for each in changed):

@@ -46,10 +46,6 @@ _TORCH = ("torch", "torchvision", "numpy")
 _READING = READERS | {"torch.load", ".read_text", ".read_bytes", "open"}
 
 
-def reader(graph: CallGraph, module: Module, written: ast.stmt) -> tuple[Module, ast.Call] | None:
-    return next(readers(graph, module, written), None)
-
-
 def readers(graph: CallGraph, module: Module, written: ast.stmt) -> Iterator[tuple[Module, ast.Call]]:
     """The calls that read a file which a statement writes, wherever they are, as far as their paths are one text or one name."""
     calls = [(call, module.qualified(call.func)) for call in module.walk(written, ast.Call)]

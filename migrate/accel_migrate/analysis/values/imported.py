@@ -72,8 +72,8 @@ def _mentions(module: Module, name: str) -> bool:
     """Whether a file may read a name of another one: imported by that name, or with all that it has; not `model.train()`."""
     return any(
         (isinstance(node, ast.Attribute) and node.attr == name and module.qualified(node) is not None)
-        or (isinstance(node, ast.alias) and node.name in (name, "*"))
-        for node in module.walk(module.tree, ast.Attribute, ast.alias)
+        or (isinstance(node, ast.ImportFrom) and any(alias.name in (name, "*") for alias in node.names))
+        for node in module.walk(module.tree, ast.Attribute, ast.ImportFrom)
     )
 
 

@@ -28,6 +28,7 @@ def test_goes_through_all_that_is_imported_in_the_order_of_the_imports(imported:
     [
         ("from vectors import build\nnet = build()\nnet.fit()\n", False),
         ("import vectors\nvectors.fit()\n", True),
+        ("import fit, vectors\nnet = vectors.build()\n", False),
         ("from vectors import *\nfit()\n", True),
     ],
 )
