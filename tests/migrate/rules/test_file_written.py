@@ -696,7 +696,7 @@ def test_says_nothing_of_readers_of_another_script():
     }
     sources = [Source.from_bytes(Path(name), text.encode()) for name, text in texts.items()]
     (result, _) = migrate(sources)
-    assert "if accelerator.is_main_process:\n    keep()" in result.after.decode()
+    assert "is_main_process" in result.after.decode()
     assert not any("those that read" in note.message for note in result.notes)
 
 
