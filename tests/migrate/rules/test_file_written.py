@@ -688,16 +688,15 @@ def test_says_nothing_of_readers_where_another_file_is_read():
 
 
 def test_says_nothing_of_readers_of_another_script():
-    functions = "def keep():\n    with open('kept.txt', 'w') as file:\n        file.write('x')\n"
-    written = training(functions=functions, ready="keep()")
-    texts = {
-        "train.py": written,
-        "show.py": "import train\nif __name__ == '__main__':\n    print(open('kept.txt').read())\n",
-    }
-    sources = [Source.from_bytes(Path(name), text.encode()) for name, text in texts.items()]
-    (result, _) = migrate(sources)
-    assert "is_main_process" in result.after.decode()
-    assert not any("those that read" in note.message for note in result.notes)
+    begun = training(
+        functions="def keep():\n    with open('kept.txt', 'w') as file:\n        file.write('x')\n", ready="keep()"
+    )
+    top, start, body = begun.partition("device =")
+    started = f"{top}\ndef main():\n{indent(start + body, '    ')}\n\nif __name__ == '__main__':\n    main()\n"
+    for imported, told in (("import train\ntrain.main()", True), ("from train import keep", False)):
+        texts = {"train.py": started, "show.py": f"{imported}\nprint(open('kept.txt').read())\n"}
+        (result, _) = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in texts.items()])
+        assert any("those that read" in note.message for note in result.notes) is told
 
 
 def test_says_it_of_a_file_beside_data_that_are_downloaded_where_all_is_set_up():

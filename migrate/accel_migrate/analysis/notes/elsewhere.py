@@ -119,7 +119,9 @@ def may_run(script: Script, training: Training, module: Module, node: ast.AST) -
         return _starts(script, training, module)
     if unit_of(node, module.ancestors(node)) in _idle(training, script):
         return False
-    if function is None or function in training.timing.late or _is_called(script, training, function):
+    if function is None:
+        return module in script.loaded(training)
+    if function in training.timing.late or _is_called(script, training, function):
         return True
     return _is_passed_on(script, script.loaded(training), module, function)
 
