@@ -6,10 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
+from accel_migrate.analysis.values.roles import arguments_of
 from accel_migrate.edits import change, note, replace_node, without
 from accel_migrate.flow.nodes import walk
-from accel_migrate.flow.program import default_of
-from accel_migrate.items import without_item
+from accel_migrate.flow.program import Definition, default_of
+from accel_migrate.items import without_items
 from accel_migrate.plan import Change, Edit, Unwrap
 from accel_migrate.rule import Context, Rule
 
@@ -85,18 +86,18 @@ def _parameters(context: Context) -> Iterator[Change]:
     scaling = training.precision.scaling
     for function, (owner, name) in scaling.parameters.items():
         new = training.reach.parameters.get(function)
-        if new is not None and new.replaced == name:
-            continue
+        gone = [name] if new is None or new.replaced != name else []
+        gone += scaling.further.get(function, [])
         edits: list[Edit] = []
         if owner is module:
             arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-            parameter = next(a for a in arguments if a.arg == name)
-            edits.append(without_item(module.source, parameter, default_of(function, name)))
-        for caller, call in context.script.graph.sites.get(function, ()):
+            parameters = [(each, default_of(function, each.arg) or each) for each in arguments if each.arg in gone]
+            edits += without_items(module.source, parameters)
+        for caller, call in context.script.graph.sites.get(function, ()) if gone else ():
             if caller is module:
-                edits += [
-                    without_item(module.source, _item(call, node)) for m, c, node in scaling.arguments if c is call
-                ]
+                handed = dict(arguments_of(call, Definition(owner, function)))
+                items = [_item(call, value) for each in gone if (value := handed.get(each)) is not None]
+                edits += without_items(module.source, [(item, item) for item in items])
         if edits:
             yield _change(context, function, f"{function.name}() needs no scaler", *edits)
 

@@ -285,3 +285,67 @@ def test_leaves_a_clipping_of_scaled_gradients():
     right = script.format(device='"cuda"', unscaled="scaler.unscale_(optimizer)")
     assert "accelerator.clip_grad_norm_(" in migrated(right)
     assert "on the CPU" in unchanged(right.replace('"cuda")\n    for', '"cpu")\n    for'))
+
+
+TWO = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def train(judge, maker, loader, second, first, {parameters}):
+    for x, _ in loader:
+        x = x.to(device)
+        with torch.cuda.amp.autocast():
+            made = maker(x)
+            loss = judge(made.detach()).mean()
+        second.zero_grad()
+        s_scaler.scale(loss).backward()
+        s_scaler.step(second)
+        s_scaler.update()
+        with torch.cuda.amp.autocast():
+            loss = -judge(made).mean()
+        first.zero_grad()
+        f_scaler.scale(loss).backward()
+        f_scaler.step(first)
+        f_scaler.update()
+
+
+def main():
+    loader = DataLoader(rows(), batch_size=4)
+    maker, judge = nn.Linear(4, 4).to(device), nn.Linear(4, 1).to(device)
+    first = torch.optim.Adam(maker.parameters())
+    second = torch.optim.Adam(judge.parameters())
+    f_scaler = torch.cuda.amp.GradScaler()
+    s_scaler = torch.cuda.amp.GradScaler()
+    for epoch in range(3):
+        train(judge, maker, loader, second, first, {arguments})
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("parameters", "arguments", "rest", "handed"),
+    [
+        ("f_scaler, s_scaler", "f_scaler, s_scaler", "", ""),
+        ("f_scaler, s_scaler, rate", "f_scaler, s_scaler, 0.1", ", rate", ", 0.1"),
+        ("f_scaler, s_scaler, rate", "s_scaler=s_scaler, f_scaler=f_scaler, rate=0.1", ", rate", ", rate=0.1"),
+    ],
+)
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_function_that_is_handed_two_scalers_is_handed_neither(
+    parameters: str, arguments: str, rest: str, handed: str, inside: bool
+):
+    source = TWO.format(parameters=parameters, arguments=arguments)
+    if inside:  # the Accelerator is made in main(), and takes the place of the first
+        source = source.replace(".to(device)", ".cuda()").replace("device = torch.device", "name = str")
+    text = migrated(source)
+    given = ", accelerator" if inside else ""
+    named = ", accelerator=accelerator" if inside and "=" in arguments else given
+    assert f"def train(judge, maker, loader, second, first{given}{rest}):" in text
+    assert f"train(judge, maker, loader, second, first{named}{handed})" in text
+    assert "scaler" not in text

@@ -35,6 +35,7 @@ class Scaling:
     stored: list[tuple[Module, ast.expr]] = field(default_factory=list)  # scaler.state_dict() in a dictionary
     restored: list[tuple[Module, ast.stmt]] = field(default_factory=list)  # scaler.load_state_dict(...)
     parameters: dict[Function, tuple[Module, str]] = field(default_factory=dict)
+    further: dict[Function, list[str]] = field(default_factory=dict)  # parameters of a function for other scalers
     arguments: list[tuple[Module, ast.Call, ast.expr]] = field(default_factory=list)
     choices: list[tuple[Module, ast.If]] = field(default_factory=list)  # with the scaler in one branch only
     condition: Test | None = None  # under which there is a scaler at all
@@ -144,11 +145,8 @@ class _Uses:
             for argument in own_parameters(function):  # type: ignore[arg-type]
                 if Variable(scope, argument.arg) in self.scalers:
                     if function in self.found.parameters:
-                        raise NotMigrated(
-                            f"{argument.arg} is one of two scalers that one function is handed; hand it one",
-                            (module, function),
-                        )
-                    self.found.parameters[function] = (module, argument.arg)  # type: ignore[index]
+                        self.found.further.setdefault(function, []).append(argument.arg)  # type: ignore[arg-type]
+                    self.found.parameters.setdefault(function, (module, argument.arg))  # type: ignore[arg-type]
         for node in module.walk(module.tree, ast.Name, ast.Attribute):
             if module.variable(node) in self.scalers and self._is_scaler(module, node):
                 if isinstance(node.ctx, ast.Store):
