@@ -145,7 +145,7 @@ class _Uses:
             for argument in own_parameters(function):  # type: ignore[arg-type]
                 if Variable(scope, argument.arg) in self.scalers:
                     if function in self.found.parameters:
-                        self.found.further.setdefault(function, []).append(argument.arg)  # type: ignore[arg-type]
+                        self.found.further.setdefault(function, []).append(argument.arg)
                     self.found.parameters.setdefault(function, (module, argument.arg))  # type: ignore[arg-type]
         for node in module.walk(module.tree, ast.Name, ast.Attribute):
             if module.variable(node) in self.scalers and self._is_scaler(module, node):
