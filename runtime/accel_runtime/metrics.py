@@ -32,11 +32,15 @@ def gather_samples(tree: Tree, collectives: Collectives, iterations: Iterations,
 
 
 def sum_of_batches(figure: Any, collectives: Collectives, iterations: Iterations) -> Any:
-    """The figures that the processes have of their batches, added up in the order of the batches; repeats count nothing."""
+    """The figures that the processes have of their batches, added up in the order of the batches; repeated batches count nothing.
+
+    A batch that was trained on may be filled up or cut, and its figure is added up as it is.
+    """
     if collectives.alone:
         return figure
     iteration = iterations.current
-    if iteration is None or iteration.share is None or not iteration.loader.settings.intact:
+    intact = iteration is not None and iteration.share is not None and iteration.loader.settings.intact
+    if iteration is None or not (intact or iteration.worked or iterations.work > iteration.work):
         raise UsageError(
             "sum_for_metrics adds up figures of whole batches; iterate accelerator.whole_batches(loader), because the "
             "batches of a prepared loader are filled up or cut"
@@ -46,9 +50,9 @@ def sum_of_batches(figure: Any, collectives: Collectives, iterations: Iterations
         raise UsageError(
             f"sum_for_metrics got tensors on {' and '.join(sorted(map(str, devices)))}; move them together"
         )
-    real = iteration.share.real or (1,) * collectives.world.size
+    real = iteration.share.real if intact and iteration.share is not None else None
     heard = collectives.gather_objects(map_leaves(_sent, figure))
-    figures = [one for one, rows in zip(heard, real) if rows]
+    figures = [one for one, rows in zip(heard, real or (1,) * len(heard)) if rows]
     device = devices.pop() if devices else torch.device("cpu")
     return reduce(add, [map_leaves(lambda leaf: _received(leaf, device), one) for one in figures])
 

@@ -546,6 +546,21 @@ def test_a_figure_of_a_filled_batch_is_refused():
     assert in_world(2, work) == [True, True]
 
 
+def test_a_figure_of_a_batch_that_was_trained_on_is_added_up_as_it_is():
+    def work():
+        accelerator = Accelerator(cpu=True)
+        model = torch.nn.Linear(1, 1)
+        model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        seen = []
+        for batch in accelerator.prepare(DataLoader(torch.arange(5.0)[:, None], 2)):
+            accelerator.backward(model(batch).sum())
+            optimizer.step()
+            seen += accelerator.sum_for_metrics(batch.flatten().tolist())
+        return seen
+
+    assert in_world(2, work) == [[0, 1, 2, 3, 4, 0, 1, 2]] * 2  # what fills the last round counts
+
+
 def test_whole_batches_of_a_distributed_sampler_are_refused():
     def work():
         accelerator = Accelerator(cpu=True)

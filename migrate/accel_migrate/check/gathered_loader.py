@@ -71,7 +71,8 @@ def _by_batch(side: Side) -> Found:
     over: set[ast.For] = set()
     for file, call in side.asked("whole_batches"):
         kinds = {made.kind for given in call.args for made in side.flows.made(file, given)}
-        if not (_is_prepared(side, file, call.args[0]) if "prepared" in kinds else "loader" in kinds):
+        alike = _is_prepared(side, file, call.args[0]) if "prepared" in kinds else "loader" in kinds
+        if not (alike or (kinds & {"prepared", "loader"} and _is_chosen(file, call))):
             yield (
                 file,
                 call,
@@ -92,6 +93,12 @@ def _by_batch(side: Side) -> Found:
     for file, call in side.asked("sum_for_metrics"):
         if over.isdisjoint(file.ancestors(call)):
             yield file, call, f"`{unparse(call)[:60]}` stands outside of a loop over whole batches"
+
+
+def _is_chosen(file: Module, call: ast.Call) -> bool:
+    """`loaders[phase] if phase == "train" else accelerator.whole_batches(loaders[phase])`: only the first is prepared."""
+    choice = file.parents[call]
+    return isinstance(choice, ast.IfExp) and choice.orelse is call and unparse(choice.body) == unparse(call.args[0])
 
 
 def _divided_by_rounds(file: Module, loop: ast.For) -> Found:

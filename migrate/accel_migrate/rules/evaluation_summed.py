@@ -29,7 +29,10 @@ def find(context: Context) -> Iterator[Change]:
         if loop.module is not module:
             continue
         spelled = training.accelerator(module, loop.statement)
-        edits: list[Edit] = [*_wrap(source, loop.loader, f"{spelled}.whole_batches(", ")")]
+        chosen = ""
+        if evaluation.trains_if is not None:
+            chosen = f"{source.code(loop.loader)} if {source.code(evaluation.trains_if)} else "
+        edits: list[Edit] = [*_wrap(source, loop.loader, f"{chosen}{spelled}.whole_batches(", ")")]
         for figure in evaluation.figures:
             opening, closing = ("list(", "))") if figure in evaluation.listed else ("", ")")
             edits += _wrap(source, figure, f"{spelled}.sum_for_metrics({opening}", closing)
@@ -48,7 +51,8 @@ def find(context: Context) -> Iterator[Change]:
         behind = source.code(loop.loader) + (".iterable" if evaluation.rebound else "")
         for node, form in evaluation.counts:
             edits.append(_replace_bracketed(module, node, form.format(f"{behind}.batches_seen")))
-        message = "each process evaluates some of the batches, and their figures are added up"
+        where = "in the phases that evaluate, " if evaluation.trains_if is not None else ""
+        message = f"{where}each process evaluates some of the batches, and their figures are added up"
         yield change(context, CODE, loop.statement, message, edits)
 
 

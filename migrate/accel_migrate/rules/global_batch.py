@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from accel_migrate.analysis.evaluation.by_batch import Summed
 from accel_migrate.analysis.notes.batch_numbers import batch_numbers, lengths_taken_before
 from accel_migrate.analysis.notes.batch_rows import can_be_split, counted_on, read_whole_before, takes_in_more
 from accel_migrate.analysis.notes.stored import stored_at_samples
@@ -30,6 +31,8 @@ def find(context: Context) -> Iterator[Change]:
         if not divides and any(wrapping.is_data_parallel for wrapping in training.distribution.wrappings):
             message += "; DataParallel split one batch over the GPUs, so divide batch_size by N to keep it"
         but = ", but for those that are averaged (AM806)" if any(d.is_number for d in training.decisions) else ""
+        if any(isinstance(e, Summed) and e.loop.trains for e in training.evaluations):
+            but = ", but for those that are added up (AM404) over what all processes trained on, also to fill the last round"
         message += f"; figures of training that are printed, logged or written are of one process's shard{but}"
         message += _numbered(context)
         yield note(context, CODE, training.place.after, message)

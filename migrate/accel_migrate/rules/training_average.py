@@ -70,7 +70,9 @@ def find(context: Context) -> Iterator[Change]:
             continue
         yield from _divided(context, node, left, right, counted)
     figures = [f for f in running_figures(training.loops, training.backwards) if f.module is module and f.summed]
-    yield from _by_phase(context, [f for f in figures if f.loop in by_phase and _is_prepared(context, f.loop)])
+    added = [e.loop for e in training.evaluations if isinstance(e, Summed)]
+    told = [f for f in figures if f.loop in by_phase and f.loop not in added and _is_prepared(context, f.loop)]
+    yield from _by_phase(context, told)
 
 
 def _of_evaluation(context: Context, counts: Counts, left: ast.expr, right: ast.expr) -> Iterator[Change]:

@@ -650,3 +650,61 @@ def test_an_evaluation_that_breaks_a_condition_if_it_is_shared_is_left_whole(ask
     assert "whether sum_for_metrics() runs would depend on `y.sum() > 3`" in noted(source, "AM402")
     assert "`y.sum()` is this process's own" in noted(source, "AM806")
     becomes(source, "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)")
+
+
+PHASES = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset, random_split
+from tqdm import tqdm
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loaders = {"train": DataLoader(rows, batch_size=4, shuffle=True), "val": DataLoader(held, batch_size=4)}
+model = nn.Linear(3, 2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for phase in ["train", "val"]:
+        total, right, kept = 0.0, 0, []
+        for i, (x, y) in enumerate(tqdm(loaders[phase])):
+            x, y = x.to(device), y.to(device)
+            optimizer.zero_grad()
+            with torch.set_grad_enabled(phase == "train"):
+                out = model(x)
+                loss = nn.functional.cross_entropy(out, y)
+                if phase == "train":
+                    loss.backward()
+                    optimizer.step()
+            total += loss.item() * len(x)
+            right += (out.argmax(1) == y).sum()
+        print(phase, total / len(loaders[phase].dataset), right)
+"""
+
+
+def test_one_loop_that_trains_and_evaluates_deals_out_where_it_evaluates() -> None:
+    chosen = """enumerate(tqdm(loaders[phase] if phase == "train" else accelerator.whole_batches(loaders[phase]))):"""
+    becomes(PHASES, f"for i, (x, y) in {chosen}")
+    becomes(PHASES, "total += accelerator.sum_for_metrics(loss.item() * len(x))")
+    assert not {"AM402", "AM605"} & codes(PHASES)
+    named = PHASES.replace("        total,", '        trains = phase == "train"\n        total,').replace(
+        'if phase == "train"', "if trains"
+    )
+    becomes(named, chosen)
+
+
+@pytest.mark.parametrize(
+    ("line", "other"),
+    [
+        ("len(loaders[phase].dataset)", "len(loaders[phase])"),
+        ("right += (", "kept.append("),
+        ("right += (out.argmax(1) == y).sum()", "if i == 3:\n                break"),
+        ("loss.item() * len(x)", "loss.item() / (i + 1)"),
+        ("            with", "            right += len(x)\n            with"),
+        ("                    optimizer.step()", "                    right += optimizer.step()"),
+        ("                    optimizer.step()", "                    kept.append(optimizer.step())"),
+        ('if phase == "train":\n                    loss', 'if phase == "train" and i > 0:\n                    loss'),
+        ("loaders = {", "rows, held = random_split(everything, [9, 9])\nloaders = {"),
+    ],
+)
+def test_one_loop_that_trains_and_evaluates_stays_whole(line: str, other: str) -> None:
+    assert line in PHASES
+    assert "sum_for_metrics" not in migrated(PHASES.replace(line, other))

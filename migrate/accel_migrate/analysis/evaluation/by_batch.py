@@ -17,11 +17,12 @@ from accel_migrate.analysis.evaluation.quiet import Quiet, root_of
 from accel_migrate.analysis.evaluation.replayed import Replay, Replayed
 from accel_migrate.analysis.evaluation.results import check_after, is_length
 from accel_migrate.analysis.evaluation.showing import only_shows
+from accel_migrate.analysis.values.asked_to_train import told
 from accel_migrate.analysis.values.constructions import collates_graphs, pads_batches
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import assignment_of, unparse, walk
+from accel_migrate.flow.nodes import assignment_of, calls_method, unparse, walk
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Function, Module
 
@@ -49,16 +50,22 @@ class Summed:
     replays: tuple[Replay, ...] = ()
     listed: frozenset[ast.expr] = frozenset()
     prepares: bool = True  # else its loader stays as it is, with the moves and the length of all
+    trains_if: ast.Compare | None = None  # the loop trains where this is so, and evaluates where not
 
 
 def judge_batches(
-    roles: Roles, graph: CallGraph, loop: LoaderLoop, trains: frozenset[Function], prepares: bool = True
+    roles: Roles,
+    graph: CallGraph,
+    loop: LoaderLoop,
+    trains: frozenset[Function],
+    prepares: bool = True,
+    trains_if: ast.Compare | None = None,
 ) -> Summed | None:
     """How a loop is made right by whole batches, None where it adds nothing up; NotExact where that is not right.
 
     `trains` are the functions that train on the same loader.
     """
-    return _Judge(roles, graph, loop, trains, prepares).summed()
+    return _Judge(roles, graph, loop, trains, prepares, trains_if).summed()
 
 
 def is_cut_from(module: Module, value: ast.expr | None, moved: set[str]) -> bool:
@@ -90,6 +97,7 @@ class _Judge:
     loop: LoaderLoop
     trains: frozenset[Function]
     prepares: bool
+    trains_if: ast.Compare | None
 
     def __post_init__(self) -> None:
         roles, graph, loop = self.roles, self.graph, self.loop
@@ -113,6 +121,7 @@ class _Judge:
         self.fed: list[ast.Expr] = []
         self.listed: list[ast.expr] = []
         self.replays: list[Replay] = []
+        self.trained = self.trains_if is None  # by now, in this round, if it does
         self.repeats = False  # in a loop inside of a round: what comes in order would come in another
         variable = loop.module.variable(loop.loader)
         graphs = variable is not None and collates_graphs(graph, variable)
@@ -131,6 +140,8 @@ class _Judge:
             raise NotExact("the model is not called in the loop itself", loop)
         if not (self.figures or self.entries or self.fed or self.replays):
             return None
+        if self.trains_if is not None:
+            self._check_phases()
         counts = tuple(self.counting.counts(self.shown.nodes))
         check_after(self.module, loop, {self.counter, *self._only_replayed()})
         lengths = tuple(self._lengths()) if self.prepares else ()
@@ -142,7 +153,20 @@ class _Judge:
             raise NotExact("the loop's counter takes part in it", counts[0][0])
         figures, entries, fed = tuple(self.figures), tuple(self.entries), tuple(self.fed)
         replays, listed = tuple(self.replays), frozenset(self.listed)
-        return Summed(self.loop, figures, entries, fed, lengths, counts, rebound, replays, listed, self.prepares)
+        kind = self.prepares, self.trains_if
+        return Summed(self.loop, figures, entries, fed, lengths, counts, rebound, replays, listed, *kind)
+
+    def _check_phases(self) -> None:
+        """Where a loop trains as well, it may add up; what goes by the number of batches has that of a shard then."""
+        loader = self.loop.loader
+        if self.entries or self.fed or self.replays or not isinstance(loader, ast.Subscript):
+            raise NotExact(_MORE, self.loop.statement)
+        kept = {*chain(self.graph, self.module.variable(loader.value))}
+        for module in self.roles.project.modules:
+            for length in (call for call in module.walk(module.tree, ast.Call) if is_length(call)):
+                asked = length.args[0].value if isinstance(length.args[0], ast.Subscript) else None
+                if asked is not None and module.variable(asked) in kept and not self.shown.counts_rounds(length):
+                    raise NotExact("the number of its batches is asked for", length)
 
     def _has_bar_of_its_own(self) -> bool:
         """`bar = tqdm(loader)` above the loop, which nothing else goes over; it may take the loader's name."""
@@ -245,7 +269,7 @@ class _Judge:
 
     def _statement(self, statement: ast.stmt, every: bool = True) -> None:
         """`every` tells whether all processes come here in every round."""
-        if self.shown.only_shows(statement) or self._sets_mode(statement):
+        if self.shown.only_shows(statement) or self._sets_mode(statement) or self._only_trains(statement):
             return
         for node in walk(statement) if not isinstance(statement, ast.With) else ():
             if isinstance(node, ast.Continue | ast.Break):
@@ -277,6 +301,20 @@ class _Judge:
                 raise NotExact(_MORE, statement)
         elif not isinstance(statement, ast.Pass):
             raise NotExact(_MORE, statement)
+
+    def _only_trains(self, statement: ast.stmt) -> bool:
+        """Whether a statement runs where the loop trains, and binds nothing."""
+        if self.trains_if is None or not isinstance(statement, ast.If) or statement.orelse:
+            return False
+        if unparse(told(self.module, statement.test)) != unparse(self.trains_if):
+            return False
+        self.trained |= any(isinstance(one, ast.Expr) and calls_method(one.value, "backward") for one in statement.body)
+        calls = ast.Expr, ast.If, ast.Pass
+        return all(isinstance(n, calls) for n in walk(statement) if isinstance(n, ast.stmt)) and not any(
+            unparse(n.func.value) in self.grows
+            for n in walk(statement)
+            if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
+        )
 
     def _branches(self, statement: ast.If, every: bool) -> None:
         self._reads(statement.test)
@@ -323,6 +361,8 @@ class _Judge:
         self._figure(statement.target, statement.value, every)
 
     def _figure(self, target: ast.expr, value: ast.expr, every: bool, extends: bool = False) -> None:
+        if not self.trained:
+            raise NotExact("it adds up before it trains", target)
         self._reads(value)
         self._comes(value, every)
         held = self.begins.kind(target)

@@ -79,11 +79,16 @@ def judge(roles: Roles, graph: CallGraph, loop: LoaderLoop, moves: list[Move]) -
 
 
 def judge_by_batch(
-    roles: Roles, graph: CallGraph, whole: Whole, trains: frozenset[Function] = frozenset(), prepares: bool = True
+    roles: Roles,
+    graph: CallGraph,
+    whole: Whole,
+    trains: frozenset[Function] = frozenset(),
+    prepares: bool = True,
+    trains_if: ast.Compare | None = None,
 ) -> Summed | Whole:
     """The same by its batches, where it is not known how to do it by rows; `trains` train on its loader."""
     try:
-        return judge_batches(roles, graph, whole.loop, trains, prepares) or whole
+        return judge_batches(roles, graph, whole.loop, trains, prepares, trains_if) or whole
     except NotExact as reason:
         return _left_whole(roles, whole.loop, reason)
 

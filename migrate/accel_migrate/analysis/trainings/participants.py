@@ -33,6 +33,7 @@ from accel_migrate.analysis.trainings.phases import (
     is_entry,
     kept_whole,
     trained_entries,
+    training_test,
 )
 from accel_migrate.analysis.trainings.shuffled import draws_data
 from accel_migrate.analysis.trainings.step_counts import Ended, ended_by
@@ -181,7 +182,7 @@ class ParticipantFinder:
         loaders = self._loaders(loops, evaluations)
         both = "one loop trains and evaluates"
         evaluations += [Whole(e.loop, both, e.call.lineno, e.module, (e.call,)) for e in evaluating]
-        evaluations += [Whole(loop, both, loop.statement.lineno) for loop in loops if is_chosen(self.roles, loop)]
+        evaluations += [self._by_phase(loop, both) for loop in loops if is_chosen(self.roles, loop)]
         entries = tuple(dict.fromkeys(trained_entries(self.roles, self.group.backwards, loops)))
         kept_together = [entry.variable for entry in entries]
         used = [*models, *optimizers, *self._per_batch_schedulers(loops, distribution), *loaders, *kept_together]
@@ -433,6 +434,17 @@ class ParticipantFinder:
             return by_rows
         by_batch = judge_by_batch(self.roles, self.graph, by_rows, trains)
         return self._in_place(loops, by_batch) if isinstance(by_batch, Whole) else by_batch
+
+    def _by_phase(self, loop: LoaderLoop, reason: str) -> Evaluation:
+        """What trains in one phase is dealt out in the others."""
+        whole = Whole(loop, reason, loop.statement.lineno)
+        trains = training_test(self.roles, loop, self.group.backwards)
+        if trains is None or self.for_accelerate or loop.statement in self.whole:
+            return whole
+        if draws_data(self.graph, loop.module, loop.loader.value):  # type: ignore[attr-defined]
+            return whole
+        found = judge_by_batch(self.roles, self.graph, whole, prepares=False, trains_if=trains)
+        return whole if isinstance(found, Whole) else found
 
     def _in_place(self, loops: list[LoaderLoop], whole: Whole) -> Evaluation:
         return whole if self.for_accelerate else _in_place(self.graph, loops, whole)

@@ -137,10 +137,15 @@ def _key(roles: Roles, loop: LoaderLoop, index: ast.expr, backwards: list[Backwa
     """The constant that the loop is indexed by, or that its index is compared with before the backward pass."""
     if _is_fixed(roles, loop.module, index):
         return index
-    tests = [test for backward in backwards for test in conditions(loop, backward)]
-    for test in tests:
+    test = training_test(roles, loop, backwards)
+    return test.comparators[0] if test is not None else None
+
+
+def training_test(roles: Roles, loop: LoaderLoop, backwards: list[Backward]) -> ast.Compare | None:
+    """`phase == "train"`, of a loop over `loaders[phase]` with its backward pass under that."""
+    for test in (test for backward in backwards for test in conditions(loop, backward)):
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
-            asked, answer = test.left, test.comparators[0]
-            if _is_fixed(roles, loop.module, answer) and unparse(asked) == unparse(index):
-                return answer
+            if _is_fixed(roles, loop.module, test.comparators[0]) and isinstance(loop.loader, ast.Subscript):
+                if unparse(test.left) == unparse(loop.loader.slice):
+                    return test
     return None

@@ -43,10 +43,11 @@ def draws_data(graph: CallGraph, module: Module, loader: ast.expr) -> bool:
 
 
 def _made_by(graph: CallGraph, module: Module, node: ast.expr) -> list[tuple[Module, ast.Call]]:
-    """The calls that a variable, or those that it comes from, are set to."""
+    """The calls that a variable, or those that it comes from, are set to; of a dictionary those of its entries."""
     links = chain(graph, module.variable(node))
     values = [(link.scope.module, binding.value) for link in links for binding in link.scope.module.bindings(link)]
-    return [(owner, value) for owner, value in values if isinstance(value, ast.Call)]
+    parts = [(m, part) for m, value in values for part in (value.values if isinstance(value, ast.Dict) else [value])]
+    return [(owner, part) for owner, part in parts if isinstance(part, ast.Call)]
 
 
 def _splits(graph: CallGraph, module: Module, loader: ast.Call) -> list[tuple[Module, ast.Call]]:
