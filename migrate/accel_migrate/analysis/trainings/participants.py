@@ -368,6 +368,7 @@ class ParticipantFinder:
 
     def _evaluations(self, loops: list[LoaderLoop]) -> list[Evaluation]:
         """How each evaluation is made right. A loader that one loop must read whole is read whole by all."""
+        self._check_loaders([loop for loop in loops if loop.trains])
         for loop in loops:
             if not loop.trains and any(makes_loss(loop, backward) for backward in self.group.backwards):
                 raise NotMigrated(
@@ -393,6 +394,16 @@ class ParticipantFinder:
                 evaluation = self._in_place(loops, left)
             kept.append(evaluation)
         return kept
+
+    def _check_loaders(self, loops: list[LoaderLoop]) -> None:
+        """What may be no DataLoader, by what an option of the script chooses, is not sharded on every run."""
+        for loop in loops:
+            if any(self.roles.may_be_of_batches(link.scope.module, link) for link in self._sources(loop)):
+                raise NotMigrated(
+                    f"`{unparse(loop.loader)}` may be an iterator of torchtext, which is not sharded over processes as a "
+                    "DataLoader is; keep to one of them",
+                    (loop.module, loop.statement),
+                )
 
     def _check_shared(self, judged: list[Evaluation], trained: set[Variable]) -> None:
         """A loader that is sharded is read by all processes together."""

@@ -348,11 +348,11 @@ class Roles:
             if variable is not None and re.search(r"(loader|_dl|dataloader|_iter)s?$", variable.name, re.I):
                 bindings = module.bindings(variable)
                 may_be = any(b.value is None or isinstance(b.value, ast.Call) for b in bindings)
-                if may_be and not self._is_of_batches(module, variable):
+                if may_be and not self.may_be_of_batches(module, variable):
                     self._learn(variable, Value(Role.LOADER))
 
-    def _is_of_batches(self, module: Module, variable: Variable) -> bool:
-        """Whether a library makes what a name holds, or is handed, which yields batches and is no DataLoader."""
+    def may_be_of_batches(self, module: Module, variable: Variable) -> bool:
+        """Whether a library may make what a name holds, or is handed, which yields batches and is no DataLoader."""
         function = variable.scope.node
         name = function.name if isinstance(function, Function) and module.is_parameter(variable) else None
         sites = [(owner, call) for owner, call in self.project.calls if name and _name_of(call.func) == name]

@@ -6,7 +6,7 @@ import pytest
 from accel_migrate.analysis.values.roles import Role
 
 from tests.migrate.analysis.reading import role
-from tests.migrate.rules.verbs import migrated
+from tests.migrate.rules.verbs import migrated, unchanged
 
 
 @pytest.mark.parametrize(
@@ -100,3 +100,14 @@ fit(train_iter, optimizer)
 def test_iterators_of_torchtext_are_no_loaders_whatever_their_name(made: str) -> None:
     after = migrated(TORCHTEXT.format(made=made))
     assert "model, optimizer = accelerator.prepare(model, optimizer)" in after
+
+
+def test_what_may_be_a_loader_or_an_iterator_of_torchtext_is_left():
+    made = (
+        "if by_hand:\n        train_iter = DataLoader(train, batch_size=4)\n    else:\n"
+        "        train_iter = BucketIterator(train, batch_size=4, device=device)\n    test_iter = 1"
+    )
+    text = TORCHTEXT.format(made=made).replace(
+        "from torch import nn", "from torch import nn\nfrom torch.utils.data import DataLoader"
+    )
+    assert "`train_iter` may be an iterator of torchtext" in unchanged(text)
