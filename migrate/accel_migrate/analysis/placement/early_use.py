@@ -43,6 +43,8 @@ _DRAWS = re.compile(
 )
 _COPIES = {"clone", "deepcopy", "copy", "copy_", "detach", "device", "is_cuda", "numpy", "cpu", "state_dict"}
 
+_MEETS = {"add_", "sub_", "mul_", "div_", "lerp_", "addcmul_", "addcdiv_", "lerp"}
+
 
 class EarlyUses:
     """Of one training: `place` is where its objects are prepared, `aliases` are all names of these."""
@@ -222,7 +224,16 @@ def _is_logged(name: str) -> bool:
 
 
 def _is_copied(module: Module, call: ast.Call) -> bool:
-    """`[p.clone() for p in model.parameters()]`, also in the body of a loop over them; and `p.normal_()` there."""
-    around: ast.AST = module.statement(call)
-    names = [n.attr if isinstance(n, ast.Attribute) else getattr(n, "id", "") for n in module.walk(around)]
-    return any(name in _COPIES or _DRAWS.match(name) for name in names)
+    """`[p.clone() for p in model.parameters()]`, also in a loop over them, or under the name that they are kept by.
+
+    So are `p.normal_()` there, and `average.mul_(rate).add_(p)`, which meets what is on the device.
+    """
+    around = module.statement(call)
+    targets = around.targets if isinstance(around, ast.Assign) else []
+    read = [node for target in targets for node in module.reads(module.variable(target))]
+    names = {
+        n.attr if isinstance(n, ast.Attribute) else getattr(n, "id", "")
+        for statement in (around, *map(module.statement, read))
+        for n in module.walk(statement)
+    }
+    return any(name in _COPIES or name in _MEETS or _DRAWS.match(name) for name in names)

@@ -23,6 +23,13 @@ class Average:
 average = Average()
 average.take(model)
 """
+FOLLOWED = """
+def follow(slow, fast, rate):
+    given = dict(fast.named_parameters())
+    for name, p in slow.named_parameters():
+        p.data.mul_(rate).add_(given[name].data, alpha=1 - rate)
+follow(slow, model, 0)
+"""
 
 
 def with_early(lines: str) -> str:
@@ -42,6 +49,9 @@ def with_early(lines: str) -> str:
         "def show(net):\n    print(net(sample))\nif wanted:\n    show(model)\n    raise SystemExit",
         COPIED_WHEN_MADE,
         COPIED_BY_A_METHOD,
+        FOLLOWED,
+        FOLLOWED.replace("dict(fast.named_parameters())", "[*fast.parameters()]"),
+        "for p, q in zip(slow.parameters(), model.parameters()):\n    p.data.lerp_(q.data, 0.5)",
         "weights = {name: value.clone() for name, value in model.state_dict().items()}",
         "average = copy.deepcopy(model)",
         "summary(model, (4,))",
@@ -73,6 +83,7 @@ def test_what_runs_or_copies_the_model_needs_its_move(early: str) -> None:
         "model = torch.compile(model)",
         "model = nn.DataParallel(model)",
         "def show():\n    print(model(sample))",
+        "weights = [p for p in model.parameters() if p.requires_grad]\nother = torch.optim.SGD(weights, lr=0.1)",
         "scheduler = torch.optim.lr_scheduler.StepLR(torch.optim.SGD(model.parameters(), 1), 1)",
     ],
 )
