@@ -297,7 +297,9 @@ class Seeding:
         """Whether a call runs, as far as that can be told."""
         function = module.scope(call).function
         sites = self.graph.sites.get(function, ()) if function is not None else ()
+        spawned = self.training.distribution.spawned
         runs = function is None or any(self._runs(*site) for site in sites) or _is_method(module, call)
+        runs = runs or (spawned is not None and spawned.function is function)
         return runs and self._runs(module, call)
 
     def _runs(self, module: Module, node: ast.AST) -> bool:
