@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import Place, chain
-from accel_migrate.analysis.values.roles import Role
+from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.cfg import Graph, graph_of
 from accel_migrate.flow.definitions import calls_at, owner_of
 from accel_migrate.flow.nodes import called_name, own_statements
@@ -196,7 +196,7 @@ class EarlyUses:
             if whole.attr in ITSELF and isinstance(module.parents[parent], ast.Call | ast.keyword | ast.Attribute):
                 return self._is_needed(module, parent)  # `summary(model.cuda())`
             in_place = whole.attr in _ANYWHERE or (whole.attr.endswith("_") and not _DRAWS.match(whole.attr))
-            return not in_place or _is_copied(module, parent)
+            return not in_place or _is_copied(self.roles, module, parent)
         if isinstance(parent, ast.Call | ast.keyword):
             call = parent if isinstance(parent, ast.Call) else module.parents[parent]
             return isinstance(call, ast.Call) and not self._only_looks(module, call)
@@ -223,14 +223,14 @@ def _is_logged(name: str) -> bool:
     return name in ("info", "debug", "warning", "log")
 
 
-def _is_copied(module: Module, call: ast.Call) -> bool:
+def _is_copied(roles: Roles, module: Module, call: ast.Call) -> bool:
     """`[p.clone() for p in model.parameters()]`, also in a loop over them, or under the name that they are kept by.
 
     So are `p.normal_()` there, and `average.mul_(rate).add_(p)`, which meets what is on the device.
     """
     around = module.statement(call)
-    targets = around.targets if isinstance(around, ast.Assign) else []
-    read = [node for target in targets for node in module.reads(module.variable(target))]
+    kept = [module.variable(target) for target in around.targets] if isinstance(around, ast.Assign) else []
+    read = [node for variable in kept if not roles.of(variable) for node in module.reads(variable)]
     names = {
         n.attr if isinstance(n, ast.Attribute) else getattr(n, "id", "")
         for statement in (around, *map(module.statement, read))
