@@ -52,6 +52,19 @@ def test_a_size_that_is_still_read_is_asked_for():
     assert "    accelerator = Accelerator()\n    world_size = accelerator.num_processes\n" in text
 
 
+def test_a_size_in_an_option_that_is_worked_out_by_the_starter_is_asked_for():
+    source = SCRIPT.replace("def main(rank, world_size, lr):", "def main(rank, args):").replace(
+        "world_size=world_size)", "world_size=args.world_size)"
+    )
+    source = source.replace("world_size = torch.cuda.device_count()\n", "args = options()\n")
+    start = "args.world_size = args.gpus * args.nodes\n        mp.spawn(main, args=(args,), nprocs=args.gpus)"
+    text = migrated(source.format(lr="args.lr * args.world_size", start=start))
+    assert "lr=args.lr * accelerator.num_processes" in text
+    elsewhere = source.replace("def main(", "def rate(args):\n        return 0.1 * args.world_size\n\n\n    def main(")
+    reason = unchanged(elsewhere.format(lr="rate(args)", start=start))
+    assert "`args.world_size` is worked out before the processes are started, and rate() reads it" in reason
+
+
 def test_a_function_that_is_told_nothing_else_has_no_parameters_left():
     source = SCRIPT.format(lr="0.1", start="mp.spawn(main, (world_size,), world_size)")
     for told in ("rank, world_size", "rank, world_size=2", "rank: int,\n             world_size: int"):

@@ -64,7 +64,7 @@ def find_distribution(
         replacements += sampling
         shared += loaders
         wrappings += _wrappings(module)
-        replacements += _told_ranks(ranks, module, spawned)
+        replacements += _told_ranks(ranks, module, spawned, worker is not None)
         replacements += ranks.replacements(module)
         replacements += _group_pieces(ranks, module, spawned is not None or worker is not None, staying, evaluations)
         main_only |= ranks.main_only(module)
@@ -204,8 +204,11 @@ def _check_rank(ranks: Ranks, module: Module, call: ast.Call, starts_itself: boo
                 )
 
 
-def _told_ranks(ranks: Ranks, module: Module, spawned: Spawned | None) -> Iterator[Replacement]:
-    """`args.rank = args.node * gpus + gpu`, which init_process_group is told: the Accelerator knows it."""
+def _told_ranks(ranks: Ranks, module: Module, spawned: Spawned | None, ranks_kept: bool) -> Iterator[Replacement]:
+    """`args.rank = args.node * gpus + gpu`, which init_process_group is told: the Accelerator knows it.
+
+    With `ranks_kept` the function goes on with variables of its own.
+    """
     if spawned is None or spawned.module is not module:
         return
     lost = {name for name, _ in spawned.lost}
@@ -223,6 +226,25 @@ def _told_ranks(ranks: Ranks, module: Module, spawned: Spawned | None) -> Iterat
                 if lost & {node.id for node in walk(binding.value) if isinstance(node, ast.Name)}:
                     ranks.held[variable] = attribute
                     yield Replacement(RANK, module, binding.value, f"{ACCELERATOR}.{attribute}", "asks the Accelerator")
+            own = any(module.scope(b.statement).function is spawned.function for b in module.bindings(variable))
+            if attribute == "num_processes" and isinstance(keyword.value, ast.Attribute) and not own and not ranks_kept:
+                yield from _worlds_read(module, keyword.value, spawned)
+
+
+def _worlds_read(module: Module, told: ast.Attribute, spawned: Spawned) -> Iterator[Replacement]:
+    """`args.lr * args.world_size`, of a size that was worked out before the processes were started."""
+    for node in module.walk(module.tree, ast.Attribute):
+        if node.attr != told.attr or unparse(node) != unparse(told) or not isinstance(node.ctx, ast.Load):
+            continue
+        function = module.scope(node).function
+        if function is spawned.function:
+            yield Replacement(RANK, module, node, f"{ACCELERATOR}.num_processes", "asks the Accelerator")
+        elif function is not None and function is not module.scope(spawned.call).function:
+            raise NotMigrated(
+                f"`{unparse(told)}` is worked out before the processes are started, and {getattr(function, 'name', '')}() reads "
+                "it; hand it over, or let it read the environment",
+                (module, node),
+            )
 
 
 def _wrappings(module: Module) -> Iterator[Wrapping]:
