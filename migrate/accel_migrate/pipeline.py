@@ -17,6 +17,7 @@ from accel_migrate.check import GATHERED_LOADER, READ_AFTER_WRITTEN, STEPS_ALIKE
 from accel_migrate.errors import MigrateError, SourceError, internal_error
 from accel_migrate.facts import Facts
 from accel_migrate.flow.imports import used_by
+from accel_migrate.flow.once import kept_meanwhile
 from accel_migrate.flow.scopes import Module
 from accel_migrate.flow.version import Version
 from accel_migrate.limits import LARGEST_PIECE
@@ -65,7 +66,7 @@ def migrate(
     """
     if len(sources) + len(siblings or {}) > LARGEST_PIECE:
         return [migrate([source], settings, accept=accept, keeps=keeps)[0] for source in sources]
-    with _without_collection():
+    with _without_collection(), kept_meanwhile():
         return _migrate(sources, settings, siblings or {}, tests, accept, keeps)
 
 

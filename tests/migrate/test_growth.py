@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import sys
 from collections.abc import Callable
@@ -75,3 +76,15 @@ def test_settings_that_options_override_one_by_one() -> None:
 
     few, many = calls(overridden(2)), calls(overridden(8))
     assert many < 8 * few
+
+
+def test_leaves_little_for_the_collector():
+    texts = at_the_top(4)
+    growth.cost(texts)
+    gc.collect()
+    gc.disable()
+    try:
+        growth.cost(texts)
+        assert gc.collect() < 200  # thousands, if what is kept with a file were not let go of
+    finally:
+        gc.enable()

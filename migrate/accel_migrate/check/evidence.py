@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from accel_migrate.check.starting import scripts_that_run
 from accel_migrate.flow.calls import Flows, Made, Site
@@ -29,7 +29,6 @@ class Side:
     def __init__(self, modules: Iterable[Module]) -> None:
         self.program = Program(modules)
         self._bound: dict[Scope, dict[str, list[ast.stmt]]] = {}
-        self._made: dict[Callable[[Side], Any], Any] = {}
         self._graphs: dict[Scope, Graph] = {}
         self._library: dict[tuple[str, ...], list[tuple[Module, ast.Call]]] = {}
 
@@ -37,12 +36,10 @@ class Side:
     def files(self) -> list[Module]:
         return self.program.modules
 
+    @once
     def once(self, make: Callable[[Side], T]) -> T:
         """What several conditions make of this version."""
-        if make not in self._made:
-            self._made[make] = make(self)
-        found: T = self._made[make]
-        return found
+        return make(self)
 
     def file(self, path: Path) -> Module | None:
         return next((file for file in self.files if file.path == path), None)

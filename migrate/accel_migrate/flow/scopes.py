@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar, overload
 
 from accel_migrate.flow.nodes import FIELDS
-from accel_migrate.flow.once import Answers
+from accel_migrate.flow.once import Answers, leads_back
 from accel_migrate.flow.public_names import public
 from accel_migrate.source import Source
 
@@ -167,6 +167,8 @@ class Module:
             variable = self._find_variable(attribute, scope)
             if variable is not None:
                 self.attribute_bindings.setdefault(variable, []).append(binding)
+        for each in (self, *self.scopes.values()):
+            leads_back(vars(each))
 
     # ---- questions
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accel_migrate.flow.once import Answers, once
+from accel_migrate.flow.once import Answers, kept_meanwhile, once
 
 
 class Owner:
@@ -43,3 +43,21 @@ def test_a_mapping_finds_what_it_does_not_hold_once():
     known = Answers(find)
     assert [known["aa"], known[""], known["aa"], known[""]] == [2, None, 2, None]
     assert asked == ["aa", ""]
+
+
+def test_lets_go_of_what_was_kept_meanwhile():
+    owner = Owner()
+    with kept_meanwhile():
+        assert [answer(owner, "a"), answer(owner, "a")] == ["A", "A"]
+    assert owner.asked == ["a"]
+    answer(owner, "a")
+    assert owner.asked == ["a", "a"]
+
+
+def test_keeps_answers_from_before():
+    owner = Owner()
+    answer(owner, "a")
+    with kept_meanwhile():
+        answer(owner, "b")
+    answer(owner, "b")
+    assert owner.asked == ["a", "b"]
