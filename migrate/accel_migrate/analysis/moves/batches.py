@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from accel_migrate.analysis.values.loops import CallGraph, iterated_loader
+from accel_migrate.analysis.values.loops import CallGraph, iterated_loader, numbers_batches
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import calls_method, is_call_of, parts_of_value
 from accel_migrate.flow.reaching import reaching
@@ -100,10 +100,7 @@ class Batches:
     def _looped(self, module: Module, iterated: ast.expr, path: tuple[int, ...], depth: int) -> set[Variable] | None:
         loader = iterated_loader(self.roles, module, iterated)
         if loader is not None:
-            counted = any(n.id == "enumerate" for n in module.walk(iterated, ast.Name))
-            if counted and path[:1] == (0,):
-                return None  # the counter
-            return self._read(module, loader)
+            return self._read(module, loader) if not numbers_batches(iterated, path) else None
         if is_call_of(iterated, "zip", "enumerate"):
             if iterated.func.id == "zip" and path and path[0] < len(iterated.args):
                 return self._looped(module, iterated.args[path[0]], path[1:], depth)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from accel_migrate.analysis.processes.local import Locality
-from accel_migrate.analysis.values.loops import Backward, CallGraph
+from accel_migrate.analysis.values.loops import Backward, CallGraph, numbers_batches, training_loops
 from accel_migrate.analysis.values.loss_path import LossPath
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.roles import Role
@@ -176,14 +176,7 @@ class _Writes:
 
     def _steps_around(self, module: Module, statement: ast.stmt) -> ast.For | ast.While | None:
         """The loop around a statement that goes from batch to batch; without one, that which goes from step to step."""
-        calls = {backward.call for backward in self.backwards}
-        functions = {backward.function for backward in self.backwards} - {None}
-        trains = [
-            loop
-            for loop in module.ancestors(statement)
-            if isinstance(loop, ast.For | ast.While)
-            and (calls.intersection(module.walk(loop, ast.Call)) or self.graph.reached_from(loop, module) & functions)
-        ]
+        trains = training_loops(self.graph, self.backwards, module, statement)
         return next((loop for loop in trains if loop in self.local.loops), trains[0] if trains else None)
 
     def _is_begun(self, module: Module, statement: ast.stmt, variable: Variable, steps: ast.stmt | None) -> bool:
@@ -229,8 +222,7 @@ class _Writes:
 
     def _binds_batch(self, binding: Binding) -> bool:
         if binding.kind == "for" and binding.statement in self.local.loops:
-            counted = "enumerate" in ast.unparse(binding.statement.iter)
-            return not (counted and binding.path[:1] == (0,))
+            return not numbers_batches(binding.statement.iter, binding.path)
         is_input = binding.kind == "parameter" and getattr(binding.statement, "name", "") in _RUNS
         return is_input or binding.statement in self.local.losses
 

@@ -167,18 +167,13 @@ class Seeding:
 
     def _steps(self, module: Module, function: Function | None) -> list[ast.stmt]:
         """The statements of a function that run backward passes, themselves or by what they call."""
-        backwards = self.training.backwards
-        calls, functions = {b.call for b in backwards}, {b.function for b in backwards}
         return [
             node
             for node in module.walk(function or module.tree)
             if isinstance(node, ast.stmt)
             and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
             and module.scope(node).function is function
-            and (
-                any(child in calls for child in module.walk(node, ast.Call))
-                or self.graph.reached_from(node, module) & functions
-            )
+            and self.graph.runs_any(module, node, self.training.backwards)
         ]
 
     def _differs(self, module: Module, call: ast.Call) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
+from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop, numbers_batches
 from accel_migrate.analysis.values.roles import Role, arguments_of
 from accel_migrate.flow.nodes import all_arguments, children, is_call_of, is_text, operands, walk
 from accel_migrate.flow.reaching import reaching
@@ -33,13 +33,11 @@ class Locality:
         loops: Iterable[LoaderLoop],
         backwards: Iterable[Backward],
         whole: Iterable[ast.Call] = (),
-        asked: Iterable[ast.Call] = (),
     ) -> None:
         self.roles = graph.roles
         self.graph = graph
         self.loops = {loop.statement: loop for loop in loops}
         self.whole = frozenset(whole)  # calls that evaluate all of the data in a loop that trains elsewhere
-        self.asked_for = frozenset(asked)  # calls of `next` that give a batch of this process
         self._given: list[Function] = []  # whose parameters were looked at where they are called
         self.agreed: set[ast.AST] = set()  # bindings, and reads, of what is averaged over processes
         self._known: dict[ast.expr, bool] = {}
@@ -122,7 +120,7 @@ class Locality:
             return False
         if isinstance(node.func, ast.Attribute) and node.func.attr in _ALIKE_METHODS:
             return False
-        if node in self.asked_for or module.parents[node] in self.losses:
+        if module.parents[node] in self.losses:
             return True
         if self.agrees(module, node):
             return False
@@ -270,8 +268,7 @@ class Locality:
             loop = self.loops.get(binding.statement)  # type: ignore[call-overload]
             if loop is None:
                 return binding.value is not None and self.is_local(module, binding.value)
-            counted = any(n.id == "enumerate" for n in module.walk(loop.statement.iter, ast.Name))
-            return not (counted and binding.path[:1] == (0,))
+            return not numbers_batches(loop.statement.iter, binding.path)
         if binding.kind == "augment":
             assert isinstance(binding.statement, ast.AugAssign)
             return self.is_local(module, binding.statement.value)

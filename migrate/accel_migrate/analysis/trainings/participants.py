@@ -50,8 +50,8 @@ from accel_migrate.analysis.values.loops import (
     CallGraph,
     LoaderLoop,
     collected_loaders,
-    is_read_in_training,
     makes_loss,
+    training_loops,
     variables_in,
 )
 from accel_migrate.analysis.values.loss_path import LossPath, same_models
@@ -496,7 +496,7 @@ class ParticipantFinder:
         for module, call in self.roles.project.calls:
             if is_call_of(call, "next"):
                 read = module.statement(call)
-                if is_read_in_training(self.graph, self.group.backwards, module, call) and (
+                if training_loops(self.graph, self.group.backwards, module, call) and (
                     not isinstance(read, ast.Assign) or feeds_training(self.graph, self.group.backwards, module, read)
                 ):
                     found += batches.loaders(module, call) or ()

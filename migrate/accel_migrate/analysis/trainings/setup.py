@@ -15,7 +15,7 @@ from accel_migrate.analysis.trainings.participants import Participants
 from accel_migrate.analysis.trainings.updates import caller_not_given
 from accel_migrate.analysis.values.containers import KEPT, is_looped, kept_in
 from accel_migrate.analysis.values.imported import brought_by
-from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop, is_read_in_training
+from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop, training_loops
 from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import (
     Built,
@@ -225,10 +225,7 @@ class SetupFinder:
 
     def _trains(self, module: Module, statement: ast.stmt) -> bool:
         """Whether a statement runs a backward pass, itself or by what it calls."""
-        functions = {b.function for b in self.group.backwards}
-        return any(module.holds(statement, b.call) for b in self.group.backwards) or bool(
-            self.graph.reached_from(statement, module) & functions
-        )
+        return self.graph.runs_any(module, statement, self.group.backwards)
 
     def _made_of_optimizers(self, home: Home) -> set[Variable]:
         """Objects at home that step an optimizer from within: `prepare` comes before they are made."""
@@ -299,7 +296,7 @@ class SetupFinder:
         """Whether a training loop reads on from an iterator; one that is only looked into may stay as it is."""
         variable = module.variable(iterator)
         return variable is None or any(
-            is_read_in_training(self.graph, self.group.backwards, module, node) for node in module.reads(variable)
+            training_loops(self.graph, self.group.backwards, module, node) for node in module.reads(variable)
         )
 
     def _check_iterators(self, place: Place, loaders: tuple[Variable, ...]) -> None:

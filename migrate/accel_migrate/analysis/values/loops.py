@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 
 from accel_migrate.analysis.values.asked_to_train import told, trains_by
 from accel_migrate.analysis.values.roles import Role, Roles, Sites, given_by, is_transparent
 from accel_migrate.flow.closure import closure
-from accel_migrate.flow.nodes import called_name, calls_method, is_call_of, unparse
+from accel_migrate.flow.nodes import called_name, calls_method, is_call_of, unparse, walk
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
@@ -110,6 +110,11 @@ class CallGraph:
         targets = [self.roles.function(module, child) for child in module.walk(node, ast.Call)]
         called = [target.node for target in targets if target is not None]
         return self._reached.setdefault((node, past), self.reached_by(called, past))
+
+    def runs_any(self, module: Module, node: ast.AST, backwards: Iterable[Backward]) -> bool:
+        """Whether running a node runs one of some backward passes, by itself or by what it calls."""
+        own = any(backward.module is module and module.holds(node, backward.call) for backward in backwards)
+        return own or not self.reached_from(node, module).isdisjoint([backward.function for backward in backwards])
 
     def reached_by(self, functions: Iterable[Function], past: Function | None = None) -> set[Function]:
         """Some functions, and every one that they may call."""
@@ -304,15 +309,17 @@ def passes_through(module: Module, call: ast.Call) -> bool:
     return bool(call.args) and (name in ("enumerate", "iter", "cycle") or is_transparent(module, call))
 
 
-def is_read_in_training(graph: CallGraph, backwards: list[Backward], module: Module, node: ast.AST) -> bool:
-    """Whether a node stands in a loop that trains, by itself or in what it calls."""
-    functions = {b.function for b in backwards if b.function is not None}
-    calls = {b.call for b in backwards}
-    return any(
-        any(child in calls for child in module.walk(loop, ast.Call)) or graph.reached_from(loop, module) & functions
-        for loop in module.ancestors(node)
-        if isinstance(loop, ast.For | ast.While)
-    )
+def training_loops(
+    graph: CallGraph, backwards: Sequence[Backward], module: Module, node: ast.AST
+) -> list[ast.For | ast.While]:
+    """The loops around a node that train, by themselves or in what they call, the inner ones first."""
+    around = [loop for loop in module.ancestors(node) if isinstance(loop, ast.For | ast.While)]
+    return [loop for loop in around if graph.runs_any(module, loop, backwards)]
+
+
+def numbers_batches(iterated: ast.expr, path: tuple[int, ...]) -> bool:
+    """Whether a loop binds the number of a batch there: `i` of `for i, batch in enumerate(loader)`."""
+    return path[:1] == (0,) and any(isinstance(node, ast.Name) and node.id == "enumerate" for node in walk(iterated))
 
 
 def variables_in(module: Module, node: ast.AST) -> Iterator[tuple[Variable, ast.expr]]:

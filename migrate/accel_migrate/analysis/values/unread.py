@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from accel_migrate.analysis.values.loops import Backward, CallGraph, passes_through
+from accel_migrate.analysis.values.sources import MOST, Place
+from accel_migrate.flow.closure import closure
 from accel_migrate.flow.libraries import is_library
 from accel_migrate.flow.nodes import is_call_of
 from accel_migrate.flow.program import Program
 from accel_migrate.flow.scopes import Module
-
-_MOST = 50  # places that a thing is followed to
 
 
 def is_unseen(project: Program, module: Module, node: ast.expr) -> bool:
@@ -25,35 +25,29 @@ def is_unseen(project: Program, module: Module, node: ast.expr) -> bool:
     return file is None or name not in file.root.bindings
 
 
-def unread_batches(graph: CallGraph, backwards: Iterable[Backward]) -> ast.expr | None:
+def unread_batches(graph: CallGraph, backwards: Sequence[Backward]) -> ast.expr | None:
     """What a loop that trains goes through, where that comes from a file that nobody has read."""
-    ends = {backward.call for backward in backwards}
-    trains = {backward.function for backward in backwards if backward.function is not None}
     for module in graph.roles.project.modules:
         for loop in module.walk(module.tree, ast.For, ast.AsyncFor):
-            if any(c in ends for c in module.walk(loop, ast.Call)) or graph.reached_from(loop, module) & trains:
-                if _is_unread(graph, module, loop.iter):
-                    return _gone_through(module, loop.iter)
+            if graph.runs_any(module, loop, backwards) and _is_unread(graph, module, loop.iter):
+                return _gone_through(module, loop.iter)
     return None
 
 
 def _is_unread(graph: CallGraph, module: Module, node: ast.expr) -> bool:
-    pending = [(module, node)]
-    for owner, part in pending:
-        part = _gone_through(owner, part)
+    def steps(place: Place) -> Iterator[Place]:
+        owner, part = place[0], _gone_through(*place)
+        variable = owner.variable(part)
         if is_call_of(part, "zip"):
-            pending += [(owner, argument) for argument in part.args]
-            continue
-        while (variable := owner.variable(part)) is None or not owner.bindings(variable):
-            if not isinstance(part, ast.Call | ast.Subscript | ast.Attribute):
-                break
-            part = part.func if isinstance(part, ast.Call) else part.value
-        if is_unseen(graph.roles.project, owner, part):
-            return True
-        if variable is not None and len(pending) < _MOST:
+            yield from ((owner, argument) for argument in part.args)
+        elif variable is not None and owner.bindings(variable):
             bound = [b for b in owner.bindings(variable) if b.kind in ("assign", "parameter")]
-            pending += graph.bound_to(variable, bound)
-    return False
+            yield from graph.bound_to(variable, bound)
+        elif isinstance(part, ast.Call | ast.Subscript | ast.Attribute):
+            yield owner, part.func if isinstance(part, ast.Call) else part.value
+
+    found = closure([(module, node)], steps, MOST)
+    return any(is_unseen(graph.roles.project, owner, _gone_through(owner, part)) for owner, part in found)
 
 
 def _gone_through(module: Module, node: ast.expr) -> ast.expr:
