@@ -182,6 +182,9 @@ def test_an_option_that_is_asked_as_a_text_stays_one():
 def test_an_option_that_is_compared_with_a_name_without_a_number_leaves_the_loop():
     source = script("", "args.where", 'if args.where == "cuda":\n    print("there is a GPU")')
     assert "`args.where` is compared with the name of a device" in unchanged(source)
+    for asked in ("args.where is not None", "args.where >= 0"):
+        source = script("", "args.where", f'if {asked}:\n    print("there is a GPU")')
+        assert f"is the device, and asked for a number or None by `{asked}`" in unchanged(source)
 
 
 @pytest.mark.parametrize(

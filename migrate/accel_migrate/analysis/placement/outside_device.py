@@ -156,8 +156,18 @@ def _check_numbers(device: Variable, reads: Iterable[tuple[Module, ast.expr]]) -
     """NotMigrated where a text is asked whose answer depends on whether the device has a number."""
     for module, node in reads:
         if not _survives_number(module, node):
+            asked = module.parents[node]
+            others = [asked.left, *asked.comparators] if isinstance(asked, ast.Compare) else [node]
+            plain = all(  # `args.gpu is not None`, `args.gpu >= 0`
+                isinstance(each, ast.Constant) and not isinstance(each.value, str)
+                for each in others
+                if each is not node
+            )
             raise NotMigrated(
-                f"`{device.name}` is compared with the name of a device, which may have a number from now on",
+                f"`{device.name}` is the device, and asked for a number or None by `{unparse(asked)}`; keep the device in a "
+                "variable of its own"
+                if plain and len(others) > 1
+                else f"`{device.name}` is compared with the name of a device, which may have a number from now on",
                 (module, node),
             )
 
