@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
 from accel_migrate.flow.calls import Made, Place
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import opposite, unparse, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
 
@@ -67,7 +67,7 @@ def _found(evidence: Evidence) -> Iterator[tuple[Module, ast.AST, str]]:
     for file, call in side.calls:
         what = meeting(side, file, call)
         guard = guards.of(file, call) if what else None
-        if guard is not None:
+        if guard is not None and not _is_met(side, guards, file, call):
             yield (
                 file,
                 call,
@@ -85,6 +85,41 @@ def _found(evidence: Evidence) -> Iterator[tuple[Module, ast.AST, str]]:
                         node,
                         f"the loop over the prepared {unparse(node.iter)} depends on the rank, by `{unparse(guard)}`",
                     )
+
+
+def _is_met(side: Side, guards: Guards, file: Module, call: ast.Call) -> bool:
+    """`if not main: wait` above what one process does first, and `if main: wait` below it: each waits once."""
+    choice = file.parents[file.statement(call)]
+    if not _only_waits(choice) or guards.of(file, choice) is not None:
+        return False
+    block = file.block(choice)  # type: ignore[arg-type]
+    pair = [each for each in block if each is choice or (_only_waits(each) and _are_opposite(each, choice))]
+    if len(pair) != 2:
+        return False
+    between = block[block.index(pair[0]) + 1 : block.index(pair[1])]
+    inner = [node for statement in between for node in walk(statement)]
+    calls = [(file, node) for node in inner if isinstance(node, ast.Call)]
+    for _, each in calls:
+        for function in side.flows.callees.get(each, ()):
+            owner = side.flows.function_file[function]
+            calls += [(owner, c) for c in owner.walk(function, ast.Call) if (owner, c) not in calls]
+    leaves = any(isinstance(node, ast.Return | ast.Break | ast.Continue) for node in inner)
+    return not leaves and not any(meeting(side, at, each) for at, each in calls)
+
+
+def _only_waits(node: ast.AST) -> bool:
+    match node:
+        case ast.If(body=[ast.Expr(value=ast.Call(func=ast.Attribute(attr="wait_for_everyone")))], orelse=[]):
+            return True
+    return False
+
+
+def _are_opposite(first: ast.AST, second: ast.AST) -> bool:
+    return (
+        isinstance(first, ast.If)
+        and isinstance(second, ast.If)
+        and unparse(opposite(first.test)) == unparse(second.test)
+    )
 
 
 def _waits_for_files(side: Side) -> Iterator[tuple[Module, ast.AST, str]]:

@@ -31,6 +31,25 @@ def test_a_meeting_that_only_some_processes_come_to(guarded: str) -> None:
     assert said("AM954", "x = 1\n", TOP + guarded)
 
 
+FIRST = (
+    "def build():\n    if not accelerator.is_main_process:\n        accelerator.wait_for_everyone()\n    data = read()\n"
+    "    if accelerator.is_main_process:\n        accelerator.wait_for_everyone()\n    return data\nbuild()\n"
+)
+
+
+def test_two_waits_of_which_each_process_comes_to_one() -> None:
+    assert not said("AM954", "x = 1\n", TOP + FIRST)
+    for broken in (
+        FIRST.replace("not accelerator", "accelerator"),
+        FIRST.replace("    if accelerator.is_main_process:", "    if accelerator.is_local_main_process:"),
+        FIRST.replace("data = read()", "data = accelerator.gather(read())"),
+        FIRST.replace("data = read()", "if done():\n        return"),
+        FIRST.replace("data = read()", "data = merge()") + "def merge():\n    return accelerator.gather(x)\n",
+        FIRST.replace("\nbuild()", "\nif accelerator.is_main_process:\n    build()"),
+    ):
+        assert said("AM954", "x = 1\n", TOP + broken), broken
+
+
 @pytest.mark.parametrize(
     "rank", ["int(os.environ['LOCAL_RANK'])", "int(os.environ.get('RANK', 0))", "torch.distributed.get_rank()"]
 )
