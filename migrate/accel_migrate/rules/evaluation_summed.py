@@ -49,8 +49,9 @@ def find(context: Context) -> Iterator[Change]:
             edits += [Repeat(statement, head, "continue" if ends else "") for statement in replay.statements]
             edits += [Insert(replay.statements[-1], ("break",), "after")] if ends else []
         behind = source.code(loop.loader) + (".iterable" if evaluation.rebound else "")
+        seen = f"{behind}.batches_seen" if evaluation.prepares else f"len({behind})"
         for node, form in evaluation.counts:
-            edits.append(_replace_bracketed(module, node, form.format(f"{behind}.batches_seen")))
+            edits.append(_replace_bracketed(module, node, form.format(seen)))
         where = "in the phases that evaluate, " if evaluation.trains_if is not None else ""
         message = f"{where}each process evaluates some of the batches, and their figures are added up"
         yield change(context, CODE, loop.statement, message, edits)

@@ -374,5 +374,36 @@ def test_a_loader_that_is_built_elsewhere_is_dealt_out_as_it_is() -> None:
     becomes(source.replace("right\n\n", "right / len(batches)\n\n"), "right / len(batches)")
 
 
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ("TensorDataset(rows, rows)", True),
+        ("torchvision.datasets.MNIST(path)", True),
+        ("Rows()", True),
+        ("Stream()", False),
+        ("load_rows()", False),
+    ],
+)
+def test_the_last_number_of_a_batch_that_is_dealt_out_as_it_is(data: str, told: bool) -> None:
+    held = "class Rows:\n    def __len__(self): return 3\n    def __getitem__(self, i): return i\n\n"
+    held += "class Stream:\n    def __len__(self): return 3\n    def __iter__(self): yield 1\n\n"
+    held += 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\nloader ='
+    lines = {
+        "import torch\n": "import torch\nimport torchvision\nfrom torch.utils.data import TensorDataset\n",
+        "for x, y in batches:\n        right": "for i, (x, y) in enumerate(batches):\n        right",
+        "student(x)": "student(x.to(device))",
+        "== y)": "== y.to(device))",
+        ", y).backward": ", y.to(device)).backward",
+        "return right": "return right / (i + 1)",
+        "loader =": held,
+        "DataLoader(others": f"DataLoader({data}",
+        "nn.Linear(8, 2)": "nn.Linear(8, 2).to(device)",
+    }
+    source = APART
+    for line, other in lines.items():
+        source = source.replace(line, other)
+    assert ("return right / len(batches)" in migrated(source)) is told
+
+
 def test_says_of_the_loader_alone_that_it_is_built_elsewhere() -> None:
     assert noted(APART, "AM402").endswith("because its loader is not built where the others are prepared")

@@ -237,6 +237,8 @@ def test_a_model_may_be_set_to_evaluate_in_each_round() -> None:
 
 @pytest.mark.parametrize("asked", ["index(y[0].item())", "count(1)"])
 def test_a_list_may_be_asked(asked: str) -> None:
+    kinds = evaluation("hits += model(x).sum().item() * len(list(F.kinds.keys()))")
+    becomes(kinds, "hits += accelerator.sum_for_metrics(model(x).sum().item() * len(list(F.kinds.keys())))")
     becomes(
         evaluation(f"hits += model(x).sum().item() * kinds.{asked}", functions="kinds = [0, 1]\n"), "sum_for_metrics"
     )

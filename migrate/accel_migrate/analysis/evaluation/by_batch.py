@@ -18,7 +18,7 @@ from accel_migrate.analysis.evaluation.replayed import Replay, Replayed
 from accel_migrate.analysis.evaluation.results import check_after, is_length
 from accel_migrate.analysis.evaluation.showing import only_shows
 from accel_migrate.analysis.values.asked_to_train import told
-from accel_migrate.analysis.values.constructions import collates_graphs, pads_batches
+from accel_migrate.analysis.values.constructions import collates_graphs, has_length, pads_batches
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
@@ -149,12 +149,18 @@ class _Judge:
         rebound = held is not loop and unparse(self.loop.loader) in _names(held)  # `loader = tqdm(loader)`
         if counts and any(replay.leaves for replay in self.replays):
             raise NotExact("the loop's counter takes part in it", counts[0][0])
-        if counts and not (self.prepares and (not rebound or self._is_behind_bar())):
+        known = not rebound or self._is_behind_bar() if self.prepares else not rebound and self._may_be_asked(counts)
+        if counts and not known:
             raise NotExact("the loop's counter takes part in it", counts[0][0])
         figures, entries, fed = tuple(self.figures), tuple(self.entries), tuple(self.fed)
         replays, listed = tuple(self.replays), frozenset(self.listed)
         kind = self.prepares, self.trains_if
         return Summed(self.loop, figures, entries, fed, lengths, counts, rebound, replays, listed, *kind)
+
+    def _may_be_asked(self, counts: tuple[Count, ...]) -> bool:
+        """Whether the loader itself, which is not prepared, tells how many batches there were, once the loop is over."""
+        over = all(not self.module.holds(self.loop.statement, node) for node, _ in counts)
+        return over and has_length(self.graph, self.module, self.loop.loader)
 
     def _check_phases(self) -> None:
         """Where a loop trains as well, it may add up; what goes by the number of batches has that of a shard then."""

@@ -27,8 +27,8 @@ _DRAWS = {
 _CHANGES = {"append", "extend", "add", "update", "insert", "pop", "setdefault", "remove", "clear", "write", "add_batch"}
 _STAYS = {"eval", "train", "parameters", "to", "cuda", "cpu", "state_dict", "zero_grad"}
 _READS = {
-    "expand", "size", "view", "reshape", "unsqueeze", "to", "cpu", "cuda", "item", "repeat", "t", "float", "dim", "keys",
-    "values", "items", "index", "count",
+    "expand", "size", "view", "reshape", "unsqueeze", "to", "cpu", "cuda", "item", "repeat", "t", "float", "dim", "index",
+    "count",
 }  # fmt: skip
 _RANDOM = "it draws random numbers, and each process would draw others"
 
@@ -73,6 +73,8 @@ class Quiet:
         target = self.roles.function(module, call)
         if target is not None:
             self._function(target.module, target.node)
+            return
+        if name in ("keys", "values", "items") and isinstance(function, ast.Attribute):
             return
         if dotted.partition(".")[0] in _LIBRARIES and name not in _LEAVES:
             return

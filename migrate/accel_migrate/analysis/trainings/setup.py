@@ -66,7 +66,8 @@ class SetupFinder:
             try:
                 return self._at(home, participants)
             except _Apart:
-                raise
+                if home.scope.is_class:
+                    raise  # a function that an evaluation does not run in is no place for it
             except NotMigrated as found:
                 if home.method is None or str(found) != NOT_BUILT:  # a method that builds nothing is no place for it
                     trouble = trouble or found

@@ -15,11 +15,13 @@ from accel_migrate.flow.scopes import Binding, Module, Variable
 
 # Loaders of graphs cut their data by themselves. Some are torch's own, that collate graphs.
 _FOREIGN = ("dgl.", "torch_geometric.")
+_INDEXED = ("torch.utils.data.TensorDataset", "torchvision.datasets.", "dgl.data.", "torch_geometric.datasets.")
 _FARTHEST = 200
 _POSITIONS = {"batch_sampler": 4, "collate_fn": 6, "drop_last": 8}  # of a DataLoader's options
 _LENGTHENS = re.compile(r"pad|max\(|cat\(|concatenate\(|extend\(")  # in a function that makes a batch of samples
 _GRAPHS = {
-    "torch_geometric.loader.DataLoader", "torch_geometric.data.DataLoader", "dgl.dataloading.GraphDataLoader",
+    "torch_geometric.loader.DataLoader", "torch_geometric.loader.DenseDataLoader", "torch_geometric.data.DataLoader",
+    "dgl.dataloading.GraphDataLoader",
 }  # fmt: skip
 
 Made = tuple[Module, ast.Call]
@@ -260,6 +262,26 @@ def may_drop_last(graph: CallGraph, module: Module, loader: ast.expr) -> bool:
         for name in ("drop_last", "batch_sampler")
         for _, value in _given(graph, module, loader, name)
     )
+
+
+def has_length(graph: CallGraph, module: Module, loader: ast.expr) -> bool:
+    """Whether a loader tells the number of its batches: its data are known to, and no stream."""
+    made = all_constructions(graph.roles, graph, module, loader)
+    data = [(m, a) for m, call in made or () for a in [*call.args[:1], *_keyword(call, "dataset")]]
+    found = [(owner, all_constructions(graph.roles, graph, owner, part)) for owner, part in data]
+    return bool(found) and all(calls and all(_is_indexed(graph.roles, *each) for each in calls) for _, calls in found)
+
+
+def _keyword(call: ast.Call, name: str) -> list[ast.expr]:
+    return [keyword.value for keyword in call.keywords if keyword.arg == name]
+
+
+def _is_indexed(roles: Roles, module: Module, data: ast.Call) -> bool:
+    made = roles.made(module, data)
+    if made is None:
+        return module.full_name(data.func).startswith(_INDEXED)
+    methods = {part.name for part in made.node.body if isinstance(part, ast.FunctionDef)}
+    return {"__len__", "__getitem__"} <= methods and "__iter__" not in methods
 
 
 def is_torchs_sampler(module: Module, call: ast.Call) -> bool:
