@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.notes.elsewhere import may_run
 from accel_migrate.analysis.storage.loading import Load
 from accel_migrate.analysis.storage.prefixes import (
     counts_on_prefix,
@@ -35,7 +36,7 @@ def find(context: Context) -> Iterator[Change]:
             yield change(context, CODE, loaded.call, "the model itself takes the weights", [edit])
     waited: set[ast.stmt] = set()
     for load in training.storage.loads:
-        if load.module is module:
+        if load.module is module and may_run(context.script, training, module, load.call):
             yield from _read(context, load, waited)
     yield from _old_schedules(context)
     script = context.script

@@ -13,6 +13,7 @@ from accel_migrate.source import Source
 
 from tests.migrate.rules.scripts import becomes, codes, stays, training
 from tests.migrate.rules.verbs import ACCELERATE, _migrated, migrated, noted, notes, unchanged
+from tests.migrate.test_reasons import results
 
 
 def test_reads_to_the_cpu_before_prepare():
@@ -527,3 +528,47 @@ def test_waits_once_above_the_question_that_leaves_without_the_file():
     source = dedent(ASKED_FIRST)
     becomes(source, "self.accelerator.wait_for_everyone()\nif not os.path.exists(self.folder):")
     assert migrated(source).count("wait_for_everyone") == 1
+
+
+HELPERS = """import torch
+
+
+def accuracy(model, loader, device):
+    right = 0
+    with torch.no_grad():
+        for x, y in loader:
+            right += (model(x.to(device)).argmax(1) == y.to(device)).sum().item()
+    return right / len(loader.dataset)
+
+
+def restored(model, path):
+    model.load_state_dict(torch.load(path))
+    return model
+"""
+FIRST = """import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from helpers import accuracy{restored}
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = DataLoader(rows(), batch_size=4)
+model = nn.Linear(4, 4).to(device)
+{again}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(accuracy(model, loader, device))
+"""
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_helper_that_only_another_script_runs_reads_as_it_did(reads: bool):
+    given = {"restored": ", restored", "again": "model = restored(model, 'old.pt')"} if reads else {}
+    first = FIRST.format(**{"restored": "", "again": "", **given})
+    other = "from helpers import restored\nfrom nets import Net\nprint(restored(Net(), 'a.pt'))\n"
+    found = results(first=first, other=other, helpers=HELPERS)
+    assert found["first"].status is Status.MIGRATED
+    assert ("map_location" in found["helpers"].after.decode()) == reads
