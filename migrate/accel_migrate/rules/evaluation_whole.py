@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.evaluation.evaluation import Whole
+from accel_migrate.analysis.evaluation.results import is_length
 from accel_migrate.analysis.processes.timing import is_another
 from accel_migrate.analysis.trainings.phases import is_chosen
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.edits import note
+from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -30,7 +33,11 @@ def find(context: Context) -> Iterator[Change]:
             )
             if is_chosen(context.script.roles, evaluation.loop):
                 what = "in the phases that evaluate, every process goes through all of the data"
-            message = f"{what}, because {evaluation.reason}{_where(evaluation)}"
+            length = _length_of_all(evaluation.loop) if what.startswith("each") else None
+            less = (
+                f"; `{unparse(length)}` is that of all, so what is divided by it is N times too small" if length else ""
+            )
+            message = f"{what}, because {evaluation.reason}{_where(evaluation)}{less}"
             yield note(context, CODE, evaluation.loop.statement, message)
 
 
@@ -39,6 +46,17 @@ def _is_shared(context: Context, loop: LoaderLoop) -> bool:
     training, module = context.training, loop.module
     another = is_another(context.script.graph, training.timing, module, loop.loader)
     return training.holds(module.variable(loop.loader)) and not another
+
+
+def _length_of_all(loop: LoaderLoop) -> ast.Call | None:
+    """`len(loader.dataset)` in the function that evaluates."""
+    module = loop.module
+    for call in module.walk(loop.function or module.tree, ast.Call):
+        data = call.args[0] if is_length(call) else None
+        if isinstance(data, ast.Attribute) and data.attr == "dataset":
+            if module.variable(data.value) == module.variable(loop.loader):
+                return call
+    return None
 
 
 def _where(evaluation: Whole) -> str:

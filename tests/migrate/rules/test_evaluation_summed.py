@@ -710,3 +710,47 @@ def test_one_loop_that_trains_and_evaluates_deals_out_where_it_evaluates() -> No
 def test_one_loop_that_trains_and_evaluates_stays_whole(line: str, other: str) -> None:
     assert line in PHASES
     assert "sum_for_metrics" not in migrated(PHASES.replace(line, other))
+
+
+BOTH = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from elsewhere import judged
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = DataLoader(rows(), batch_size=4, shuffle=True)
+held_out = DataLoader(rows(), batch_size=4)
+model = nn.Linear(4, 4).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def accuracy(data):
+    right = 0
+    with torch.no_grad():
+        for x, y in data:
+            right += {counted}
+    return right / len(data.dataset)
+
+
+total = 0.0
+for x, y in loader:
+    loss = nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    total += loss.item()
+print(total / len(loader))
+print(accuracy(loader), accuracy(held_out))
+"""
+
+
+def test_data_that_a_script_trains_on_is_evaluated_by_a_function_over_all_processes() -> None:
+    source = BOTH.format(counted="(model(x.to(device)).argmax(1) == y.to(device)).sum().item()")
+    becomes(source, "right += accelerator.sum_for_metrics((model(x).argmax(1) == y).sum().item())")
+    becomes(source, "print(total / len(loader))")
+
+
+def test_says_that_a_figure_of_a_shard_is_divided_by_the_length_of_all() -> None:
+    message = noted(BOTH.format(counted="judged(model(x.to(device)), y.to(device))"), "AM402")
+    assert "its own shard" in message and "`len(data.dataset)` is that of all" in message

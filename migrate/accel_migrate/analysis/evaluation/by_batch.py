@@ -57,7 +57,7 @@ def judge_batches(
     roles: Roles,
     graph: CallGraph,
     loop: LoaderLoop,
-    trains: frozenset[Function],
+    trains: frozenset[Function | None],
     prepares: bool = True,
     trains_if: ast.Compare | None = None,
 ) -> Summed | None:
@@ -95,7 +95,7 @@ class _Judge:
     roles: Roles
     graph: CallGraph
     loop: LoaderLoop
-    trains: frozenset[Function]
+    trains: frozenset[Function | None]
     prepares: bool
     trains_if: ast.Compare | None
 

@@ -82,7 +82,7 @@ def judge_by_batch(
     roles: Roles,
     graph: CallGraph,
     whole: Whole,
-    trains: frozenset[Function] = frozenset(),
+    trains: frozenset[Function | None] = frozenset(),
     prepares: bool = True,
     trains_if: ast.Compare | None = None,
 ) -> Summed | Whole:

@@ -439,8 +439,8 @@ class ParticipantFinder:
                 return self._in_place(loops, Whole(loop, reason, node.lineno, module))
         by_rows = self._judged_by_rows(loop, variable, moves)
         training = [other for other in loops if other.trains and not sources.isdisjoint(self._sources(other))]
-        trains = frozenset(other.function for other in training if other.function is not None)
-        apart = all(other.function not in (None, loop.function) for other in training)
+        trains = frozenset(other.function for other in training)
+        apart = all(other.function is not loop.function for other in training)
         if isinstance(by_rows, Gather) or self.for_accelerate or not apart:
             return by_rows
         by_batch = judge_by_batch(self.roles, self.graph, by_rows, trains)
