@@ -14,7 +14,8 @@ CODE = "AM205"
 
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
-    for read in training.fetched:
+    stays = training.start.cpu == "True"  # on the CPU, whatever there is
+    for read in training.fetched if not stays else ():
         if read.module is module:
             at = module.source.end(read.value)
             if isinstance(read.call.func, ast.Attribute) and read.call.func.value is read.value:

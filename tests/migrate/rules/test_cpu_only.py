@@ -10,6 +10,7 @@ from accel_migrate.pipeline import migrate
 from accel_migrate.settings import DEFAULTS
 from accel_migrate.source import Source
 
+from tests.migrate.rules.scripts import training
 from tests.migrate.rules.verbs import migrated, noted, notes, unchanged
 
 SCRIPT = """
@@ -315,3 +316,10 @@ def test_names_the_file_where_something_else_needs_the_cpu():
     assert b"Accelerator(cpu=True)" in results[0].after
     (told,) = [note.message for note in results[0].notes if note.code == "AM101"]
     assert "needs the CPU in train.py:12" in told
+
+
+def test_a_batch_that_stays_on_the_cpu_is_read_there_as_it_was():
+    source = training(inside="seen = y.detach().numpy()").replace(".to(device)", "")
+    after = migrated(source)
+    assert "Accelerator(cpu=True)" in after
+    assert "seen = y.detach().numpy()" in after
