@@ -108,7 +108,11 @@ def _call(context: Context, objects: list[Built], function: str, indent: int) ->
     line = f"{joined} = {function}({handed})"
     if len(line) + indent <= _width(context):
         return line
-    return f"{joined} = {function}(\n    {handed}\n)"
+    if len(handed) + indent + 4 <= _width(context):
+        return f"{joined} = {function}(\n    {handed}\n)"
+    parts = [built.text for built in objects] + ([] if handed == joined else [handed.removeprefix(f"{joined}, ")])
+    listed = "".join(f"    {part},\n" for part in parts)
+    return f"{joined} = {function}(\n{listed})"
 
 
 def _told(context: Context, objects: list[Built]) -> str:
