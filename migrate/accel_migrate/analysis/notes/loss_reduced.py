@@ -345,7 +345,7 @@ class _Search:
         """A loss of torch over what it is given: a mean over samples where that has a row for each of them."""
         given = all_arguments(node)
         picked = [one for each in given if (one := self._picked(module, each)) is not None]
-        picked = [one for one in picked if not self._is_made_once(module, one)]
+        picked = [one for one in picked if not self._is_made_once(module, one) and not _counts_out(module, one.slice)]
         keys = [unparse(one.slice) for one in picked]
         for one in picked if found.kind == "mean" else ():
             # Of labels a table is asked by one side alone; what both sides are asked by picks rows.
@@ -547,6 +547,14 @@ def _last(module: Module, node: ast.Name, bindings: list[Binding]) -> list[Bindi
         if binding.kind == "augment" and any(item in around for item in module.block(binding.statement)):
             return [binding]
     return bindings
+
+
+def _counts_out(module: Module, key: ast.expr) -> bool:
+    """Whether an index picks places by their numbers alone, as many of each batch: `[i for i in range(0, len(x), 5)]`."""
+    bound = [b.value for b in reaching(module, key)] if isinstance(key, ast.Name) else []
+    lists = [value for value in bound if isinstance(value, ast.ListComp) and len(value.generators) == 1]
+    loops = [value.generators[0] for value in lists]
+    return bool(bound) and len(loops) == len(bound) and all(is_call_of(g.iter, "range") and not g.ifs for g in loops)
 
 
 def _turns_rows(name: str, given: list[ast.expr], keywords: list[ast.keyword]) -> bool:

@@ -125,6 +125,8 @@ def test_a_criterion(kind: str, criterion: str) -> None:
     ("kind", "body"),
     [
         ("mean", "rows = (out - y) ** 2\nreturn rows.mean()"),
+        ("mean", "first = [i for i in range(0, len(out), 2)]\nreturn F.mse_loss(out[first], y[first])"),
+        ("uneven", "kept = [i for i in range(len(y)) if y[i] > 0]\nreturn F.mse_loss(out[kept], y[kept])"),
         ("mean", "total = ((out - y) ** 2).sum()\ntotal /= len(out)\nreturn total"),
         ("mean", "total = 0\nfor _ in range(3):\n    total += F.mse_loss(out, y)\nreturn total"),
         ("mean", "parts = []\nparts.append(F.mse_loss(out, y))\nreturn sum(parts)"),
