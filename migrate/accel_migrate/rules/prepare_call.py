@@ -15,6 +15,7 @@ from accel_migrate.plan import Change, Insert
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM102"
+_WIDEST = 120  # characters of a line
 
 
 def find(context: Context) -> Iterator[Change]:
@@ -108,7 +109,7 @@ def _call(context: Context, objects: list[Built], function: str, indent: int) ->
     line = f"{joined} = {function}({handed})"
     if len(line) + indent <= _width(context):
         return line
-    if len(handed) + indent + 4 <= _width(context):
+    if len(handed) + indent + 4 <= _WIDEST:
         return f"{joined} = {function}(\n    {handed}\n)"
     parts = [built.text for built in objects] + ([] if handed == joined else [handed.removeprefix(f"{joined}, ")])
     listed = "".join(f"    {part},\n" for part in parts)
@@ -135,7 +136,7 @@ def _placed(context: Context, objects: list[Built]) -> list[bool]:
 def _width(context: Context) -> int:
     """As wide as the author writes, within reason."""
     longest = max((len(line) for line in context.module.source.text.splitlines()), default=0)
-    return min(120, max(88, longest))
+    return min(_WIDEST, max(88, longest))
 
 
 RULE = Rule(
