@@ -230,6 +230,27 @@ def test_optimizers_and_lists_follow_the_weights():
     assert in_world(2, work) == [[True] * 3] * 2
 
 
+def test_a_weight_that_was_read_before_it_was_sharded_trains_as_an_input():
+    def work():
+        accelerator = sharded()
+        torch.manual_seed(0)
+        table, net = nn.Embedding(6, 4), nn.Linear(4, 2)
+        rows = table.weight
+        optimizer = torch.optim.SGD([*table.parameters(), *net.parameters()], lr=0.5)
+        table, net, optimizer = accelerator.prepare(table, net, optimizer)
+        before = accelerator.get_state_dict(table)["weight"].clone()
+        for given in ({"input": rows}, {}):
+            accelerator.backward(net(**given).sum() if given else net(rows).sum())
+            optimizer.step()
+            optimizer.zero_grad()
+            after = accelerator.get_state_dict(table)["weight"]
+            assert not torch.equal(before, after)
+            before = after.clone()
+        return True
+
+    assert in_world(2, work) == [True, True]
+
+
 def test_a_forward_without_backward_leaves_nothing_stale():
     def work():
         accelerator = sharded()

@@ -127,6 +127,7 @@ class Fsdp(Strategy):
             vars(block)["_apply"] = functools.partial(_apply_where_it_changes, block, block._apply)
             if block is not model:
                 block.register_forward_pre_hook(functools.partial(_begin_with, weakref.ref(model)), prepend=True)
+        model.register_forward_pre_hook(_with_present, prepend=True, with_kwargs=True)
         share_statistics(model)
         model.register_forward_hook(self._let_go_after_evaluation)
         if self.sharding.recomputes:
@@ -269,6 +270,11 @@ def _refuse_scalars(model: Module) -> None:
             f"{', '.join(names)} of {type(model).__name__} cannot be sharded, having no dimension; write "
             "nn.Parameter(torch.tensor([0.5])) for nn.Parameter(torch.tensor(0.5)), or launch with --strategy ddp"
         )
+
+
+def _with_present(_: Module, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What a forward is given: `rows = table.weight`, from before `prepare`, is the weight as it is now."""
+    return tuple(map(present, given)), {name: present(value) for name, value in named.items()}
 
 
 def _begin_with(model: weakref.ref[Module], *_: Any) -> None:
