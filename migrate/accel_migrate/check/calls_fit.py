@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
-from accel_migrate.check.evidence import Evidence, Side, is_accelerator
+from accel_migrate.check.evidence import NAME, Evidence, Side, is_accelerator
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module
 
@@ -27,7 +28,8 @@ def _found(evidence: Evidence) -> Iterator[tuple[Module, ast.Call, Defined]]:
         sites |= {call: file for file, call in side.calls if call not in sites and _may_run(side, file, call, function)}
         for call, file in sites.items():
             skipped = _skipped(side, file, call, function)
-            if _fits(old, call, skipped) and not _fits(function, call, skipped):
+            fits = _fits(function, call, skipped) and not _hands_another(old, function, call, skipped)
+            if _fits(old, call, skipped) and not fits:
                 yield file, call, function
 
 
@@ -61,6 +63,15 @@ def _skipped(side: Side, file: Module, call: ast.Call, function: Defined) -> int
     by_class = asked is not None and any(made.kind == "class" for made in side.flows.made(file, asked))
     named = any(unparse(decorator) == "classmethod" for decorator in function.decorator_list)
     return int(of_class and not static and (named or not by_class))
+
+
+def _hands_another(old: Defined, function: Defined, call: ast.Call, skipped: int) -> bool:
+    """`save(net, optimizer)` of a function that was `save(net, optimizer=None)`, and has the Accelerator second from now on."""
+    known = {each.arg for each in (*old.args.posonlyargs, *old.args.args)}
+    places = [each.arg for each in (*function.args.posonlyargs, *function.args.args)][skipped:]
+    given = itertools.takewhile(lambda each: not isinstance(each, ast.Starred), call.args)
+    new = [argument for name, argument in zip(places, given) if name == NAME and name not in known]
+    return any(not is_accelerator(argument) for argument in new)
 
 
 def _fits(function: Defined, call: ast.Call, skipped: int) -> bool:

@@ -41,6 +41,16 @@ def test_a_call_without_what_a_method_takes_now(call: str) -> None:
     assert not said("AM971", BEFORE.format(call=call), after(handed))
 
 
+@pytest.mark.parametrize("owner", ["logger.keeper", "given"])
+def test_a_call_that_would_hand_over_something_else_in_its_place(owner: str) -> None:
+    call = f"def train(given):\n    {owner}.save(loss, model, optimizer)"
+    before = BEFORE.format(call=call).replace("save(self, loss, model)", "save(self, loss, model, optimizer=None)")
+    result = before.replace("optimizer=None)", "accelerator, optimizer=None)")
+    assert said("AM971", before, result)
+    assert not said("AM971", before, result.replace("model, optimizer)", "model, accelerator, optimizer)"))
+    assert not said("AM971", before, before.replace("write(loss", "keep(loss"))
+
+
 @pytest.mark.parametrize(
     "call",
     [
