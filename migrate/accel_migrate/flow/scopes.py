@@ -344,6 +344,14 @@ class Module:
                 found.setdefault(variable, []).append(node)
         return found
 
+    def bound(self) -> Iterator[tuple[Variable, Binding]]:
+        """Everything that this file binds: globals and names of functions, scope by scope, then attributes."""
+        for scope in (self.root, *self.functions.values()):
+            for name, bindings in scope.bindings.items():
+                yield from ((Variable(scope, name), binding) for binding in bindings)
+        for variable, bindings in self.attribute_bindings.items():
+            yield from ((variable, binding) for binding in bindings)
+
     def reads(self, variable: Variable | None) -> list[ast.Name | ast.Attribute]:
         """Where a variable is read, in reading order; what is no variable, nowhere."""
         named = self.named.get(variable, []) if variable is not None else []

@@ -104,11 +104,7 @@ def _speaks_of_processes(module: Module) -> bool:
 
 
 def _group_pieces(
-    ranks: Ranks,
-    module: Module,
-    starts_itself: bool,
-    staying: frozenset[ast.Call],
-    evaluations: list[Evaluation],
+    ranks: Ranks, module: Module, starts_itself: bool, staying: frozenset[ast.Call], evaluations: list[Evaluation]
 ) -> Iterator[Replacement]:
     for call in module.calls:
         if call in staying:

@@ -53,7 +53,8 @@ class RankFlow:
         chosen = any(module.calls_of(("torch.cuda.set_device",)) for module in self.modules)
         self._asked_for = _ASKED | ({"torch.cuda.current_device"} if chosen else set())
         self._owner = {function: module for module in self.modules for function in module.functions}
-        self._bindings = [found for module in self.modules for found in _bindings(module)]
+        bound = [(module, binding) for module in self.modules for _, binding in module.bound()]
+        self._bindings = [(m, b.target, b) for m, b in bound if isinstance(b.target, ast.Name | ast.Attribute)]
         self._tests: dict[ast.AST, bool] = {}
         self._left: dict[ast.stmt, ast.stmt | None] = {}
         self._asked = [(module, test) for module in self.modules for test in _tests_in(module)]
@@ -349,19 +350,6 @@ class RankFlow:
         if test not in self._tests:
             self._tests[test] = self.depends(module, test)
         return self._tests[test]
-
-
-def _bindings(module: Module) -> Iterable[tuple[Module, ast.expr, Binding]]:
-    scopes = [module.root, *module.functions.values()]
-    for scope in scopes:
-        for bindings in scope.bindings.values():
-            for binding in bindings:
-                if isinstance(binding.target, ast.Name):
-                    yield module, binding.target, binding
-    for bindings in module.attribute_bindings.values():
-        for binding in bindings:
-            if isinstance(binding.target, ast.Attribute):
-                yield module, binding.target, binding
 
 
 def _tests_in(module: Module) -> Iterable[ast.expr]:

@@ -32,6 +32,7 @@ from accel_migrate.analysis.values.losses import (
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.analysis.values.unread import Unseen
+from accel_migrate.flow.closure import closure
 from accel_migrate.flow.nodes import all_arguments, calls_method, is_call_of, is_none, parts_of_value, unparse, walk
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Definition, default_of
@@ -485,13 +486,11 @@ class _Search:
 
     def _chosen(self, module: Module, node: ast.expr) -> ast.expr | None:
         """`losses.masked_select(mask)`, by itself or under a name: as many items as the batch happens to hold."""
-        if isinstance(node, ast.Name):
-            bound = [b.value for b in reaching(module, node)]
-            return next(
-                (found for v in bound if v is not None and (found := self._chosen(module, v)) is not None), None
-            )
-        selects = calls_method(node, "masked_select")
-        return node if selects or (isinstance(node, ast.Subscript) and self._is_mask(module, node.slice)) else None
+        for value in _under_names(module, node):
+            masked = isinstance(value, ast.Subscript) and self._is_mask(module, value.slice)
+            if masked or calls_method(value, "masked_select"):
+                return value
+        return None
 
     def _picked(self, module: Module, node: ast.expr, depth: int = 0) -> ast.Subscript | None:
         """`out[mask]`, by itself, under a name, or behind what works by rows: `F.log_softmax(out[mask], 1)`."""
@@ -531,12 +530,17 @@ class _Search:
         )
 
     def _is_mask(self, module: Module, key: ast.expr) -> bool:
-        if isinstance(key, ast.Compare):
-            return True
-        if not isinstance(key, ast.Name):
-            return False
-        bound = [b.value for b in reaching(module, key)]
-        return "mask" in key.id or any(isinstance(value, ast.Compare) for value in bound)
+        return any(isinstance(v, ast.Compare) or "mask" in getattr(v, "id", "") for v in _under_names(module, key))
+
+
+def _under_names(module: Module, node: ast.expr) -> Iterator[ast.expr]:
+    """A value with all that it stands for, where it is a name."""
+
+    def held(each: ast.expr) -> list[ast.expr]:
+        bound = reaching(module, each) if isinstance(each, ast.Name) else []
+        return [binding.value for binding in bound if binding.value is not None]
+
+    return closure([node], held)
 
 
 def _last(module: Module, node: ast.Name, bindings: list[Binding]) -> list[Binding]:

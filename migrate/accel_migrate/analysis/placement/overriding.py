@@ -23,10 +23,7 @@ def names_gpus(graph: CallGraph, module: Module, statement: ast.stmt) -> bool:
 
 
 def _runs(
-    graph: CallGraph,
-    module: Module,
-    statement: ast.stmt,
-    wanted: Callable[[Module], list[ast.Call | ast.Assign]],
+    graph: CallGraph, module: Module, statement: ast.stmt, wanted: Callable[[Module], list[ast.Call | ast.Assign]]
 ) -> bool:
     """Whether a statement, or a function that it calls, holds one of some calls and assignments."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

@@ -44,10 +44,7 @@ class StateTaken:
 
 
 def states_taken(
-    timing: Timing,
-    module: Module,
-    models: frozenset[Variable],
-    optimizers: frozenset[Variable],
+    timing: Timing, module: Module, models: frozenset[Variable], optimizers: frozenset[Variable]
 ) -> Iterator[StateTaken]:
     for call in module.calls:
         function = call.func
@@ -123,8 +120,8 @@ def same_models(graph: CallGraph, held: frozenset[Variable]) -> frozenset[Variab
         more = {
             variable
             for module in graph.roles.project.modules
-            for variable, value in _assigned(module)
-            if variable not in found and is_same(module, value, found)
+            for variable, binding in module.bound()
+            if variable not in found and binding.assigned is not None and is_same(module, binding.assigned, found)
         }
         for variable, listed in goes_over:
             if listed and all(is_same(module, each, found) for module, each in listed):
@@ -182,13 +179,6 @@ def _is_asked(module: Module, call: ast.Call, models: Set[Variable]) -> bool:
         around = _own_object(Definition(module, function)) if function is not None else None
         return around in models
     return asked is not None and is_same(module, asked, models)
-
-
-def _assigned(module: Module) -> Iterator[tuple[Variable, ast.expr]]:
-    scopes = (module.root, *module.functions.values())
-    named = ((Variable(scope, name), bindings) for scope in scopes for name, bindings in scope.bindings.items())
-    for variable, bindings in (*named, *module.attribute_bindings.items()):
-        yield from ((variable, b.assigned) for b in bindings if b.assigned is not None)
 
 
 def _built_in(roles: Roles, model: Variable) -> Iterator[Variable]:

@@ -77,12 +77,7 @@ class Storage:
 
 
 def find_storage(
-    graph: CallGraph,
-    flow: RankFlow,
-    timing: Timing,
-    held: frozenset[Variable],
-    wraps: bool,
-    following: bool,
+    graph: CallGraph, flow: RankFlow, timing: Timing, held: frozenset[Variable], wraps: bool, following: bool
 ) -> Storage:
     """`held` are the variables that hold a prepared object; `wraps`: models are in a wrapper on several processes.
 

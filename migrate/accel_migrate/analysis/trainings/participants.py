@@ -9,13 +9,7 @@ from dataclasses import dataclass, replace
 from accel_migrate.analysis.distribution.distribution import find_distribution
 from accel_migrate.analysis.distribution.rank_flow import RankFlow
 from accel_migrate.analysis.distribution.replacements import Distribution
-from accel_migrate.analysis.evaluation.evaluation import (
-    Evaluation,
-    Gather,
-    Whole,
-    judge,
-    judge_by_batch,
-)
+from accel_migrate.analysis.evaluation.evaluation import Evaluation, Gather, Whole, judge, judge_by_batch
 from accel_migrate.analysis.evaluation.results import divided_by_length, is_length
 from accel_migrate.analysis.moves.batches import Batches
 from accel_migrate.analysis.moves.devices import Move, moves_in

@@ -48,11 +48,7 @@ class Sorted(NamedTuple):
 
 
 def sort_moves(
-    graph: CallGraph,
-    modules: tuple[Module, ...],
-    participants: Participants,
-    place: Place,
-    timing: Timing,
+    graph: CallGraph, modules: tuple[Module, ...], participants: Participants, place: Place, timing: Timing
 ) -> Sorted:
     sorter = _Sorter(graph, modules, participants, place, timing)
     dropped: list[Move] = []
@@ -118,12 +114,7 @@ def _read_on_cpu(module: Module, call: ast.Call) -> HostRead | None:
 
 class _Sorter:
     def __init__(
-        self,
-        graph: CallGraph,
-        modules: tuple[Module, ...],
-        participants: Participants,
-        place: Place,
-        timing: Timing,
+        self, graph: CallGraph, modules: tuple[Module, ...], participants: Participants, place: Place, timing: Timing
     ) -> None:
         self.roles = graph.roles
         self.graph = graph

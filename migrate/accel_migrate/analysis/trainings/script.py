@@ -20,14 +20,7 @@ from accel_migrate.analysis.placement.one_device import Tied
 from accel_migrate.analysis.placement.outside_device import OutsideDevice, find_outside_device, texts_of
 from accel_migrate.analysis.placement.reach import NAME, Reach, ReachFinder, creation_scope, is_idle
 from accel_migrate.analysis.placement.respelling import Respelling
-from accel_migrate.analysis.placement.starts import (
-    Start,
-    StartFinder,
-    after_names,
-    device_is_needed,
-    printing,
-    put_off,
-)
+from accel_migrate.analysis.placement.starts import Start, StartFinder, after_names, device_is_needed, printing, put_off
 from accel_migrate.analysis.precision.precision import Precision, find_precision, with_argument
 from accel_migrate.analysis.processes.local import Locality
 from accel_migrate.analysis.processes.timing import Timing, find_timing, is_another

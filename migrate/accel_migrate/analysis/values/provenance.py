@@ -300,10 +300,7 @@ def _common_scope(roles: Roles, chains: list[list[Variable]]) -> Scope | None:
         return 0 if scope.parent is None else 1 + depth(scope.parent)
 
     common_order = [link.scope for link in chains[0] if link.scope in common]  # from the use to where it was built
-    return max(
-        reversed(common_order),
-        key=lambda scope: (_built_in(roles, chains, scope), -depth(scope)),
-    )
+    return max(reversed(common_order), key=lambda scope: (_built_in(roles, chains, scope), -depth(scope)))
 
 
 def _built_in(roles: Roles, chains: list[list[Variable]], scope: Scope) -> int:

@@ -15,7 +15,7 @@ from accel_migrate.flow.fields import self_of
 from accel_migrate.flow.nodes import all_arguments, calls_method, picked, positional_parameters, unparse
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import ClassDefinition, Definition, FunctionDefinition, Program
-from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
+from accel_migrate.flow.scopes import Binding, Function, Module, Variable
 from accel_migrate.flow.torch_api import ITSELF, OPTIMIZER_NAME, itself, made_by
 
 Sites = dict[Function, list[tuple[Module, ast.Call]]]
@@ -217,16 +217,8 @@ class Roles:
     # ---- fixed point
 
     def _collect(self, module: Module) -> None:
-        scopes: list[Scope] = [module.root, *module.functions.values()]
-        for scope in scopes:
-            for name, bindings in scope.bindings.items():
-                for binding in bindings:
-                    if binding.value is not None and binding.kind != "import":
-                        self._work.append((module, Variable(scope, name), binding))
-        for variable, bindings in module.attribute_bindings.items():
-            for binding in bindings:
-                if binding.value is not None:
-                    self._work.append((module, variable, binding))
+        bound = module.bound()
+        self._work += [(module, v, b) for v, b in bound if b.value is not None and b.kind != "import"]
         self._inherited += self.project.attributes_inherited(module)
 
     def _knows_more_targets(self) -> bool:
