@@ -42,6 +42,7 @@ def _found(evidence: Evidence) -> Found:
                 yield from _by_a_count(side, file, node)
     for file, call in side.asked("prepare"):
         yield from _by_a_shard(file, call)
+        yield from _made_for_a_shard(side, file, call)
 
 
 def _by_a_failure(side: Side, file: Module, call: ast.Call, what: str, told: set[ast.AST]) -> Found:
@@ -117,6 +118,38 @@ def _by_a_shard(file: Module, prepare: ast.Call) -> Found:
                         node,
                         f"a schedule would ask for `{unparse(part)}` after prepare(), of one process's shard",
                     )
+
+
+def _made_for_a_shard(side: Side, file: Module, prepare: ast.Call) -> Found:
+    """`OneCycleLR(opt, total_steps=len(loader))` of a loader that an earlier `prepare` has sharded: the next counts for all."""
+    scope = file.scope(prepare).frame
+    graph = side.graph(scope)
+    given = {unparse(argument) for argument in prepare.args}
+    earlier = [
+        (c, step_of(file, c, graph)) for f, c in side.asked("prepare") if f is file and file.scope(c).frame is scope
+    ]
+    assigned = [node for node in walk(scope.node) if isinstance(node, ast.Assign) and graph.holds(node)]
+    for made in assigned:
+        call = made.value
+        is_schedule = isinstance(call, ast.Call) and (file.qualified(call.func) or "").startswith(
+            "torch.optim.lr_scheduler."
+        )
+        if not is_schedule or unparse(made.targets[0]) not in given:
+            continue
+        for part in walk(call):
+            if not (isinstance(part, ast.Call) and unparse(part.func) == "len" and part.args):
+                continue
+            loader = unparse(part.args[0])
+            again = [each for each in assigned if loader in [unparse(t) for t in each.targets]]
+            for other, step in earlier:
+                known = step is not None and loader in [unparse(argument) for argument in other.args]
+                if known and graph.reachable_past(step, made, again):
+                    yield (
+                        file,
+                        made,
+                        f"`{unparse(part)}` would be of one process's shard, and the schedule that is made for it count for all",
+                    )
+                    break
 
 
 def _by_a_count(side: Side, file: Module, loop: ast.For) -> Found:

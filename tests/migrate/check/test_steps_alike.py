@@ -99,3 +99,17 @@ def test_a_step_that_is_left_out_after_an_error_of_one_process() -> None:
     )
     assert said("AM961", "x = 1\n", TOP + called.format("return"))
     assert not said("AM961", "x = 1\n", TOP + called.format("raise"))
+
+
+def test_a_second_schedule_made_for_the_length_of_a_loader_that_is_sharded_by_then() -> None:
+    top = TOP.replace("import torch\n", "import torch\nfrom torch.optim.lr_scheduler import OneCycleLR\n")
+    second = "again = OneCycleLR(opt2, 0.1, {})\nnet2, opt2, again = accelerator.prepare(net2, opt2, again)\n"
+    assert said("AM961", "x = 1\n", top + second.format("2 * len(data)"))
+    assert not said("AM961", "x = 1\n", top + second.format("2 * len(data.base_dataloader)"))
+    assert not said("AM961", "x = 1\n", top + second.format("2 * len(words)"))
+    assert not said("AM961", "x = 1\n", top + "data = DataLoader(words)\n" + second.format("2 * len(data)"))
+    assert not said(
+        "AM961", "x = 1\n", top + second.format("2 * len(data)").replace(", again)", ")").replace(", again =", " =")
+    )
+    first = top.replace("plan = LambdaLR(opt)", "plan = OneCycleLR(opt, 0.1, len(data))")
+    assert not said("AM961", "x = 1\n", first)
