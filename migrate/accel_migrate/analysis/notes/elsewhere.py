@@ -215,6 +215,7 @@ def reached_elsewhere(
     return [(owners[f], f) for f in closure(first, called) if owners[f] not in training.modules]
 
 
+@once
 def _handed_on(script: Script, module: Module, function: Function) -> list[Function]:
     """The functions that another one names and does not call itself, so that whoever gets them may: `partial(write, path)`."""
     names = module.walk(function, ast.Name, ast.Attribute)
