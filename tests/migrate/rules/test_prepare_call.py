@@ -371,7 +371,8 @@ def test_a_call_that_is_too_long_for_two_lines_has_one_for_each_object():
     names = ["a_loader_of_all_that_is_trained_on", "a_loader_of_what_is_held_out_of_it", "a_loader_of_what_comes_last"]
     built = "".join(f"{name} = DataLoader(data, batch_size=4)\n" for name in names)
     loops = "".join(
-        f"hits = 0\nfor x, y in {name}:\n    x, y = x.to(device), y.to(device)\n    hits += (model(x).argmax(1) == y).sum().item()\nprint(hits)\n"
+        f"hits = 0\nfor x, y in {name}:\n    x, y = x.to(device), y.to(device)\n"
+        "    hits += (model(x).argmax(1) == y).sum().item()\nprint(hits)\n"
         for name in names
     )
     after = migrated(training(ready=built, after=loops))
