@@ -97,6 +97,11 @@ def keyword_value(call: ast.Call, name: str) -> ast.expr | None:
     return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
 
 
+def arguments_at(call: ast.Call, place: int, name: str) -> list[ast.expr]:
+    """What a call is given at a place or by a name; empty where it is given nothing there."""
+    return [*call.args[place : place + 1], *[keyword.value for keyword in call.keywords if keyword.arg == name]]
+
+
 def positional_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
     """Those that a call may fill in turn."""
     return [*function.args.posonlyargs, *function.args.args]

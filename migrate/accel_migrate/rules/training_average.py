@@ -10,9 +10,8 @@ from accel_migrate.analysis.evaluation.evaluation import Whole
 from accel_migrate.analysis.evaluation.results import is_length
 from accel_migrate.analysis.notes.batch_rows import chooses_sizes
 from accel_migrate.analysis.notes.counts import Counted, Counts, counts_in
-from accel_migrate.analysis.notes.evaluated import is_evaluated
 from accel_migrate.analysis.notes.loss_reduced import reduced_kind
-from accel_migrate.analysis.notes.running import Running, running_figures
+from accel_migrate.analysis.notes.worked_out import Running, is_evaluated, running_figures
 from accel_migrate.analysis.trainings.fed import feeds_training
 from accel_migrate.analysis.trainings.phases import is_chosen
 from accel_migrate.analysis.values.constructions import constructions

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from accel_migrate.analysis.values.loops import CallGraph, iterated_loader, numbers_batches
 from accel_migrate.analysis.values.roles import Roles
-from accel_migrate.flow.nodes import calls_method, is_call_of, parts_of_value
+from accel_migrate.flow.nodes import arguments_at, calls_method, is_call_of, parts_of_value
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.tensor_types import is_cpu_type
@@ -21,8 +21,7 @@ def casts_to_cpu(module: Module, call: ast.Call) -> bool:
     """`x.type(torch.LongTensor)`, also by a name or a text: the type names the CPU."""
     if not calls_method(call, "type") or module.qualified(call.func) is not None:
         return False
-    given = [*call.args[:1], *[keyword.value for keyword in call.keywords if keyword.arg == "dtype"]]
-    return any(_is_cpu_type(module, kind) for kind in given)
+    return any(_is_cpu_type(module, kind) for kind in arguments_at(call, 0, "dtype"))
 
 
 def _is_cpu_type(module: Module, kind: ast.expr) -> bool:

@@ -10,6 +10,7 @@ from accel_migrate.analysis.values.constructions import built_calls, options_of
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role
+from accel_migrate.flow.nodes import arguments_at
 from accel_migrate.flow.scopes import Module, Variable
 
 _SHOWS = {"print", "format", "str", "info", "debug", "write", "set_description", "set_postfix", "add_scalar"}
@@ -33,7 +34,7 @@ def counted_on(script: Script, training: Training) -> list[tuple[Module, ast.exp
                 counts = type(node.value) is int and node.value in numbers and _is_of_rows(module, node)
             else:
                 variable = module.variable(node) if isinstance(getattr(node, "ctx", None), ast.Load) else None
-                counts = variable is not None and not sizes.isdisjoint(chain(script.graph, variable))
+                counts = not sizes.isdisjoint(chain(script.graph, variable))
                 counts = counts and variable is not None and not _is_set_in(steps, variable)
             if counts and not _is_shown(module, node):
                 found.append((module, node))
@@ -62,8 +63,7 @@ def _batch_size(call: ast.Call) -> ast.expr | None:
     """The size as a loader is given it; None where it may be among options that are handed on."""
     if any(keyword.arg is None for keyword in call.keywords):
         return None
-    said = [*call.args[1:2], *[keyword.value for keyword in call.keywords if keyword.arg == "batch_size"]]
-    return said[0] if said else ast.Constant(1)
+    return next(iter(arguments_at(call, 1, "batch_size")), ast.Constant(1))
 
 
 def _is_of_one(module: Module, call: ast.Call) -> bool:
@@ -165,5 +165,5 @@ def _reads_by_hand(script: Script, training: Training) -> bool:
     """Whether a loader is sharded that no evaluation reads: one whose batches `next` asks for."""
     graph = script.graph
     read = [e.loop.module.variable(e.loop.loader) for e in training.evaluations]
-    evaluated = {link for variable in read if variable is not None for link in chain(graph, variable)}
+    evaluated = {link for variable in read for link in chain(graph, variable)}
     return any(b.role == Role.LOADER and b.variable not in evaluated for b in training.prepared)

@@ -118,7 +118,7 @@ class Counts:
                 for part in all_arguments(call):
                     for node in module.walk(part):
                         variable = module.variable(node)
-                        if variable is not None and not own.isdisjoint(chain(self.graph, variable)):
+                        if not own.isdisjoint(chain(self.graph, variable)):
                             return True
         return False
 

@@ -19,7 +19,7 @@ from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.analysis.values.sources import contents
 from accel_migrate.analysis.values.unread import is_unseen
-from accel_migrate.flow.nodes import calls_method, is_falsy, unparse
+from accel_migrate.flow.nodes import arguments_at, calls_method, is_falsy, unparse
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Function, Module, Variable
@@ -174,10 +174,7 @@ def _drops(module: Module, call: ast.Call) -> bool:
     """Whether a layer drops a share of its values, which is not plainly none."""
     dotted = module.full_name(call.func)
     if _DROPS.fullmatch(dotted):
-        share = (
-            [*call.args[:1], *[k.value for k in call.keywords if k.arg == "p"]] if "functional" not in dotted else []
-        )
-        return not any(is_falsy(value) for value in share)
+        return "functional" in dotted or not any(map(is_falsy, arguments_at(call, 0, "p")))
     return _TEXT_MODEL.fullmatch(dotted) is not None or (
         dotted.startswith("torch.nn.Transformer")
         and not any(k.arg == "dropout" and is_falsy(k.value) for k in call.keywords)
@@ -189,7 +186,7 @@ def _for_samples(script: Script, training: Training) -> Iterator[Drawn]:
     graph = script.graph
     loaded = script.loaded(training)  # a loop that scripts share has the loaders of all
     whole = {e.loop.module.variable(e.loop.loader) for e in training.evaluations if not e.prepares}
-    read_whole = {link for v in whole if v is not None for link in chain(graph, v) if not training.holds(link)}
+    read_whole = {link for v in whole for link in chain(graph, v) if not training.holds(link)}
     trained = [(loop.module, loop.loader) for loop in training.loops if training.trains_on_share(loop)]
     found = dict.fromkeys(each for owner, read in trained for each in _loaders(script, owner, read))
     for held, module, made in found:
@@ -211,7 +208,7 @@ def _loaders(script: Script, module: Module, read: ast.expr) -> Iterator[tuple[V
     kept = [*contents(graph, module, read.value)] if isinstance(read, ast.Subscript) else [(module, read)]
     for owner, part in kept:
         variable = owner.variable(part) if isinstance(part, ast.Name | ast.Attribute) else None
-        for link in chain(graph, variable) if variable is not None else ():
+        for link in chain(graph, variable):
             yield from ((link, *made) for made in constructions(roles, link, Role.LOADER))
         target = roles.target(owner, part) if isinstance(part, ast.Call) else None
         if target is not None:

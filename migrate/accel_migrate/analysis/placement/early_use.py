@@ -179,7 +179,7 @@ class EarlyUses:
         for node in nodes:
             if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
                 variable = module.variable(node)
-                if variable is not None and not model.isdisjoint(chain(self.graph, variable)):
+                if not model.isdisjoint(chain(self.graph, variable)):
                     yield node
 
     def _is_needed(self, module: Module, node: ast.expr) -> bool:

@@ -195,5 +195,5 @@ def _reads(graph: CallGraph, module: Module, given: Variable) -> Iterator[ast.ex
         name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
         if name == last and isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
             variable = module.variable(node)
-            if variable is not None and given in chain(graph, variable):
+            if given in chain(graph, variable):
                 yield node

@@ -73,7 +73,7 @@ def find_scaling(graph: CallGraph, backwards: list[Backward]) -> Scaling:
     """Every use of the GradScalers that scale these passes; raises NotMigrated for one that cannot be carried over."""
     found = Scaling()
     named = [backward.module.variable(backward.scaler) for backward in backwards if backward.scaler is not None]
-    ends = {link for variable in named if variable is not None for link in chain(graph, variable)}
+    ends = {link for variable in named for link in chain(graph, variable)}
     scalers = {
         variable
         for variable in graph.roles.known

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.sources import contents
 from accel_migrate.flow.file_calls import READERS, as_saved, is_writing_mode, written_paths
-from accel_migrate.flow.nodes import all_arguments, unparse
+from accel_migrate.flow.nodes import all_arguments, arguments_at, unparse
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.sequence import follows
 
@@ -72,8 +72,7 @@ def _path_read(module: Module, call: ast.Call) -> ast.expr | None:
     if isinstance(function, ast.Attribute) and dotted is None and function.attr in ("read_text", "read_bytes"):
         return function.value
     if isinstance(function, ast.Name) and function.id == "open" and call.args:
-        modes = [*call.args[1:2], *[keyword.value for keyword in call.keywords if keyword.arg == "mode"]]
-        return call.args[0] if not any(is_writing_mode(mode) for mode in modes) else None
+        return call.args[0] if not any(map(is_writing_mode, arguments_at(call, 1, "mode"))) else None
     return None
 
 

@@ -183,18 +183,15 @@ class ParticipantFinder:
         chains = [
             [
                 link
-                for link in self._chain(variable)
+                for link in chain(self.graph, variable)
                 if link not in whole and runs_in(self.roles.project, link, self.scripts)
             ]
             for variable in dict.fromkeys(used)
         ]
-        shared = frozenset(link for loader in loaders for link in self._chain(loader)) - whole
+        shared = frozenset(link for loader in loaders for link in chain(self.graph, loader)) - whole
         return Participants(
             tuple(loops), tuple(evaluations), tuple(loaders), shared, tuple(chains), distribution, methods, entries
         )
-
-    def _chain(self, variable: Variable) -> list[Variable]:
-        return chain(self.graph, variable)
 
     def _check_gradients(self) -> None:
         """A backward pass that is handed a gradient, beside others, would be the only one that is not the Accelerator's."""
@@ -213,7 +210,7 @@ class ParticipantFinder:
             path = LossPath(self.graph, backwards)
             wholes = {whole_model(self.roles, model) for model in named}
             others = [model for model in path.models if whole_model(self.roles, model) not in wholes]
-            named += [model for model in others if not optimized.isdisjoint(self._chain(model))]
+            named += [model for model in others if not optimized.isdisjoint(chain(self.graph, model))]
             named = list(dict.fromkeys(self._as_run(path, model) for model in named))
             models = self._run_by(path, named, {self._as_run(path, model) for model in optimized})
         else:
@@ -530,7 +527,7 @@ class ParticipantFinder:
         """Whether the length of a loader is behind what a schedule is made of."""
         return any(
             is_length(part) and bool(self.roles.role(owner, part.args[0]) & Role.LOADER)  # type: ignore[attr-defined]
-            for link in self._chain(scheduler)
+            for link in chain(self.graph, scheduler)
             for made in self._built(link)
             for owner, part in behind(self.graph, link.scope.module, made, Role.OPTIMIZER | Role.MODEL)
         )

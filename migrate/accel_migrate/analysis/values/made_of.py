@@ -11,7 +11,7 @@ from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.analysis.values.sources import Place, code_behind, contents
-from accel_migrate.flow.nodes import is_call_of, walk
+from accel_migrate.flow.nodes import arguments_at, is_call_of, walk
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Function, Module, Variable
@@ -218,8 +218,7 @@ def _makes_weights(roles: Roles, module: Module, node: ast.AST, seen: set[ast.AS
 
 def _is_fixed(call: ast.Call) -> bool:
     """`nn.Parameter(x, requires_grad=False)`."""
-    said = [*call.args[1:2], *[k.value for k in call.keywords if k.arg == "requires_grad"]]
-    return any(isinstance(value, ast.Constant) and value.value is False for value in said)
+    return any(isinstance(v, ast.Constant) and v.value is False for v in arguments_at(call, 1, "requires_grad"))
 
 
 def freezes(roles: Roles, model: Variable) -> bool:

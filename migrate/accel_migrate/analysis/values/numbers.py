@@ -12,6 +12,7 @@ from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.analysis.values.sources import Code, code_named
 from accel_migrate.flow.closure import closure
+from accel_migrate.flow.nodes import arguments_at
 from accel_migrate.flow.scopes import Module, Variable
 
 _SAMPLES = {"n_samples", "num_samples", "size", "length", "n", "num_data", "train_size", "stop"}
@@ -34,9 +35,8 @@ def numbers_of_data(graph: CallGraph, loaders: Iterable[Variable]) -> Numbers:
     for loader in loaders:
         for module, call in constructions(graph.roles, loader, Role.LOADER):
             made += data_of(graph, module, call)
-            sizes |= {module.variable(keyword.value) for keyword in call.keywords if keyword.arg == "batch_size"}
-            sizes |= {module.variable(part) for part in call.args[1:2]}
-    batches = {link for size in sizes if size is not None for link in chain(graph, size)}
+            sizes |= {module.variable(part) for part in arguments_at(call, 1, "batch_size")}
+    batches = {link for size in sizes for link in chain(graph, size)}
     for module, node in made:
         for part in _counts(module, node) if isinstance(node, ast.expr) else ():
             variable = module.variable(part)
@@ -49,7 +49,6 @@ def numbers_of_data(graph: CallGraph, loaders: Iterable[Variable]) -> Numbers:
 
 def data_of(graph: CallGraph, module: Module, loader: ast.Call) -> list[Code]:
     """All that the data of a loader is made of: expressions, and the project's functions and classes that they name."""
-    first = [*loader.args[:1], *[keyword.value for keyword in loader.keywords if keyword.arg == "dataset"]]
 
     def steps(code: Code) -> Iterator[Code]:
         owner, node = code
@@ -63,7 +62,7 @@ def data_of(graph: CallGraph, module: Module, loader: ast.Call) -> list[Code]:
                 variable = graph.roles.project.variable(owner, part)
                 yield from graph.bound_to(variable) if variable is not None else ()
 
-    data: list[Code] = [(module, part) for part in first]
+    data: list[Code] = [(module, part) for part in arguments_at(loader, 0, "dataset")]
     return list(closure(data, steps, _FARTHEST))
 
 

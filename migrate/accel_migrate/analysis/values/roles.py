@@ -12,7 +12,7 @@ from accel_migrate.analysis.values.observed import Observed, backwards_in, obser
 from accel_migrate.facts import Facts
 from accel_migrate.flow import torch_api
 from accel_migrate.flow.fields import self_of
-from accel_migrate.flow.nodes import all_arguments, calls_method, picked, positional_parameters, unparse
+from accel_migrate.flow.nodes import all_arguments, arguments_at, calls_method, picked, positional_parameters, unparse
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import ClassDefinition, Definition, FunctionDefinition, Program
 from accel_migrate.flow.scopes import Binding, Function, Module, Variable
@@ -646,7 +646,7 @@ class Roles:
         if made_by(dotted) == "optimizer":
             return True
         if OPTIMIZER_NAME.search(last):
-            text = [*call.args[:1], *[k.value for k in call.keywords if k.arg == "params"]]
+            text = arguments_at(call, 0, "params")
             return bool(text) and "param" in unparse(text[0])
         return False
 
