@@ -136,14 +136,17 @@ def _made_for_a_shard(side: Side, file: Module, prepare: ast.Call) -> Found:
         )
         if not is_schedule or unparse(made.targets[0]) not in given:
             continue
-        for part in walk(call):
-            if not (isinstance(part, ast.Call) and unparse(part.func) == "len" and part.args):
+        named = {unparse(part) for part in walk(call) if isinstance(part, ast.Name | ast.Attribute)}
+        behind = [made, *(each for each in assigned if named.intersection(unparse(t) for t in each.targets))]
+        lengths = [(each, part) for each in behind for part in walk(each.value) if isinstance(part, ast.Call)]
+        for statement, part in lengths:
+            if unparse(part.func) != "len" or not part.args:
                 continue
             loader = unparse(part.args[0])
             again = [each for each in assigned if loader in [unparse(t) for t in each.targets]]
             for other, step in earlier:
                 known = step is not None and loader in [unparse(argument) for argument in other.args]
-                if known and graph.reachable_past(step, made, again):
+                if known and graph.reachable_past(step, statement, again):
                     yield (
                         file,
                         made,

@@ -105,6 +105,9 @@ def test_a_second_schedule_made_for_the_length_of_a_loader_that_is_sharded_by_th
     top = TOP.replace("import torch\n", "import torch\nfrom torch.optim.lr_scheduler import OneCycleLR\n")
     second = "again = OneCycleLR(opt2, 0.1, {})\nnet2, opt2, again = accelerator.prepare(net2, opt2, again)\n"
     assert said("AM961", "x = 1\n", top + second.format("2 * len(data)"))
+    assert said("AM961", "x = 1\n", top + "total = 2 * len(data)\n" + second.format("total"))
+    counted = top.replace("net, opt, plan, data =", "total = 2 * len(data)\nnet, opt, plan, data =")
+    assert not said("AM961", "x = 1\n", counted + second.format("total"))
     assert not said("AM961", "x = 1\n", top + second.format("2 * len(data.base_dataloader)"))
     assert not said("AM961", "x = 1\n", top + second.format("2 * len(words)"))
     assert not said("AM961", "x = 1\n", top + "data = DataLoader(words)\n" + second.format("2 * len(data)"))
