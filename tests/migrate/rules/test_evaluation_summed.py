@@ -282,6 +282,27 @@ def test_keeps_whole_a_model_that_draws_in_its_forward() -> None:
     becomes(trained, "accelerator.whole_batches(test_loader)")
 
 
+@pytest.mark.parametrize(
+    ("asked", "drawn", "exact"),
+    [
+        ("x, 0", "random.random() < ratio", True),
+        ("x, ratio=0.0", "torch.rand(1) < ratio", True),
+        ("x, 0.5", "random.random() < ratio", False),
+        ("x", "random.random() < ratio", False),
+        ("x, 0", "random.random() > ratio", False),
+        ("x, 0", "torch.randn(1) < ratio", False),
+    ],
+)
+def test_a_model_that_draws_and_goes_by_it_only_in_training(asked: str, drawn: str, exact: bool) -> None:
+    forced = (
+        "import random\nclass Net(nn.Module):\n    def forward(self, x, ratio=0.5):\n"
+        f"        forces = {drawn}\n        return x + 1 if forces else x\n"
+    )
+    source = evaluation(f"hits += model({asked}).sum().item()", functions=forced)
+    source = source.replace("nn.Linear(3, 2).to(device)", "Net().to(device)")
+    assert ("whole_batches" in migrated(source)) is exact
+
+
 def test_keeps_whole_a_model_that_goes_on_from_its_last_state() -> None:
     keeping = (
         "class Net(nn.Module):\n    def forward(self, x):\n        x = x + self.state\n        self.state = x.mean()\n"

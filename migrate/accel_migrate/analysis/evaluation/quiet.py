@@ -8,7 +8,7 @@ from accel_migrate.analysis.evaluation.figures import NotExact
 from accel_migrate.analysis.values.constructions import built_calls
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import called_name, own_parameters, unparse, walk
+from accel_migrate.flow.nodes import called_name, is_zero, own_parameters, unparse, walk
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Function, Module
@@ -66,7 +66,7 @@ class Quiet:
         role = self.roles.role(module, function)
         run = function.value if isinstance(function, ast.Attribute) and name == "forward" else function
         if self.roles.role(module, run) & Role.MODEL:
-            self._model(module, run)
+            self._model(module, run, call)
             return
         if role & Role.CRITERION or (isinstance(function, ast.Call) and role):
             return
@@ -91,7 +91,7 @@ class Quiet:
                 return
         raise NotExact(f"`{unparse(function)}()` is not known to leave nothing behind", call)
 
-    def _model(self, module: Module, model: ast.expr) -> None:
+    def _model(self, module: Module, model: ast.expr, run: ast.Call) -> None:
         self.ran = True
         earlier = _earlier(module, model)
         for owner, built in built_calls(self.graph, module.variable(model), Role.MODEL):
@@ -99,7 +99,7 @@ class Quiet:
             for call in walk(built):  # `Net().to(device)`
                 if (made := self.roles.made(owner, call)) is not None:
                     for part in self._parts(made)[replaced:]:  # `model = Head(model.body)` runs parts of it
-                        _check_forward(part.module, part.node)  # type: ignore[arg-type]
+                        _check_forward(part.module, part.node, run if part is made else None)  # type: ignore[arg-type]
 
     def _parts(self, model: Definition) -> list[Definition]:
         """The classes of the project that a model is made of, itself the first, and those that they extend."""
@@ -169,8 +169,8 @@ def draws(module: Module, call: ast.Call) -> bool:
     )
 
 
-def _check_forward(module: Module, owner: ast.ClassDef) -> None:
-    """Raise NotExact where a forward pass draws numbers, or reads what the one before has left."""
+def _check_forward(module: Module, owner: ast.ClassDef, asking: ast.Call | None) -> None:
+    """Raise NotExact where a forward pass, that a call is `asking` for, draws numbers, or reads what the one before has left."""
     methods = {method.name: method for method in owner.body if isinstance(method, ast.FunctionDef)}
     run = [methods["forward"]] if "forward" in methods else []
     kept = _Kept(module, methods)
@@ -180,8 +180,23 @@ def _check_forward(module: Module, owner: ast.ClassDef) -> None:
         kept.check(own)
         for call in (n for n in walk(method) if isinstance(n, ast.Call) and draws(module, n)):
             asked = [a.test for a in module.ancestors(call) if isinstance(a, ast.If | ast.IfExp)]
-            if not any("training" in unparse(test) for test in asked):
+            first = methods.get("forward") if asking is not None else None
+            idle = method is first and _decides_nothing(module, call, method, asking)  # type: ignore[arg-type]
+            if not idle and not any("training" in unparse(test) for test in asked):
                 raise NotExact("the model draws random numbers, and each process would draw others", call)
+
+
+def _decides_nothing(module: Module, drawn: ast.Call, forward: ast.FunctionDef, run: ast.Call) -> bool:
+    """`random.random() < ratio`, of which the evaluation says that it is 0: nothing that is drawn is less."""
+    names = [parameter.arg for parameter in own_parameters(forward)][1:]
+    handed = dict(zip(names, run.args)) | {keyword.arg: keyword.value for keyword in run.keywords if keyword.arg}
+    match module.parents[drawn]:
+        case ast.Compare(left=left, ops=[ast.Lt()], comparators=[ast.Name(id=name) as ratio]) if left is drawn:
+            rebound = any(binding.kind != "parameter" for binding in module.bindings_of(ratio))
+            own = module.scope(drawn).function is forward and not rebound
+            plain = not any(isinstance(argument, ast.Starred) for argument in run.args)
+            return own and plain and called_name(drawn) in ("random", "rand") and is_zero(handed.get(name))
+    return False
 
 
 def _own(node: ast.AST) -> list[ast.Attribute]:
