@@ -378,3 +378,29 @@ def test_a_call_that_is_too_long_for_two_lines_has_one_for_each_object():
     after = migrated(training(ready=built, after=loops))
     listed = "".join(f"    {name},\n" for name in ("model", "optimizer", "loader", *names))
     assert f" = accelerator.prepare(\n{listed})\n" in after
+
+
+FIT_AND_PREDICT = """
+def fit(loader):
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        loss = criterion(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def predict():
+    found = []
+    unseen = DataLoader(data, batch_size=4)
+    model.eval()
+    with torch.no_grad():
+        for x, _ in unseen:
+            found.extend(model(x.to(device)).argmax(1).cpu().tolist())
+    print(found)
+"""
+
+
+def test_a_function_that_only_predicts_with_a_loader_of_its_own_is_no_place_to_prepare():
+    called = training(functions=FIT_AND_PREDICT).partition("for epoch in")[0] + "fit(loader)\npredict()\n"
+    assert "\nmodel, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n" in migrated(called)

@@ -251,6 +251,9 @@ def find_homes(graph: CallGraph, chains: list[list[Variable]], training: set[Fun
         yield from sorted(first, key=lambda home: -_built_in(graph.roles, chains, home.frame))
     building = [each for each in scopes if each.is_function and _built_in(graph.roles, chains, each)]
     once = [Home(each.module.root, each) for each in building if _runs_once(graph, each)]
+    once = [
+        home for home in once if training <= {home.frame.node, *graph.reached_from(home.frame.node, home.scope.module)}
+    ]
     yield from (home for home in once if all(_borrowed(home, links) for links in chains))
 
 
