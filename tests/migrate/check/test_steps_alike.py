@@ -116,3 +116,14 @@ def test_a_second_schedule_made_for_the_length_of_a_loader_that_is_sharded_by_th
     )
     first = top.replace("plan = LambdaLR(opt)", "plan = OneCycleLR(opt, 0.1, len(data))")
     assert not said("AM961", "x = 1\n", first)
+
+
+RESUMED = (
+    "import time\nfolder = args.resume\nif not folder:\n    folder = time.strftime('%H', time.localtime(time.time()))\n"
+    "start = {start}\nfor epoch in range(start, 3):\n    for x in data:\n        accelerator.backward(net(x))\n"
+)
+
+
+def test_a_count_from_a_file_is_the_same_on_all_whatever_its_folder_is_called() -> None:
+    assert not said("AM961", "x = 1\n", TOP + RESUMED.format(start="torch.load(folder + '/last.pt')['epoch'] + 1"))
+    assert said("AM961", "x = 1\n", TOP + RESUMED.format(start="int(folder)"))
