@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.placement.agreed_names import broadcast
 from accel_migrate.analysis.placement.starts import Start
 from accel_migrate.edits import change, note
 from accel_migrate.emit import accelerator_name, accelerator_statement, imported_names
@@ -49,8 +50,10 @@ def find(context: Context) -> Iterator[Change]:
     if device is not None and not start.stays:
         edits += [Remove(statement) for statement in device.later]
     if training.agrees:
-        named = " and ".join(f"`{name}`" for name, _ in training.own_names)
+        named = " and ".join(f"`{own.name}`" for own in training.own_names)
         message += f"; all processes take the main process's {named}"
+        for own in training.own_names:
+            edits += [Insert(own.below, broadcast((own,)), "after")] if own.below is not None else []
     yield change(context, CODE, start.statement, message, edits)
     if start.device is not None:
         yield note(context, CODE, start.statement, _meaning(context, start.device))

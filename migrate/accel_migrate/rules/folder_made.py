@@ -67,7 +67,7 @@ def _of_its_own(context: Context, call: ast.Call, dotted: str | None) -> Iterato
     if own is None:
         return
     owner, told = own
-    if training.agrees and told in [call for _, call in training.own_names] and training.ready(module, call):
+    if training.agrees and told in [own.told for own in training.own_names] and training.ready(module, call):
         return
     where = module.place_of(owner, told)
     message = (

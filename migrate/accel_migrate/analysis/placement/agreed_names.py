@@ -1,9 +1,10 @@
-"""Names that a script makes by its clock or by chance above its Accelerator: below it, all processes have the first one's."""
+"""Names that a script makes by its clock or by chance: below its Accelerator all processes have those of the main one."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from accel_migrate.analysis.placement.starts import Start
 from accel_migrate.analysis.processes.own_names import own_part
@@ -15,8 +16,16 @@ BROADCAST = "broadcast_object_list"
 _TEXTS = ("format", "join", "strftime", "isoformat", "str", "Path", "replace", "joinpath")
 
 
-def agreed_names(graph: CallGraph, start: Start) -> Iterator[tuple[str, ast.Call]]:
-    """Each name, as the scope that makes the Accelerator writes it, with the call by which it differs."""
+class OwnName(NamedTuple):
+    """A name, as the scope that makes the Accelerator writes it, and the call by which it differs."""
+
+    name: str
+    told: ast.Call
+    below: ast.stmt | None  # what binds it, if that stands below the Accelerator
+
+
+def agreed_names(graph: CallGraph, start: Start) -> Iterator[OwnName]:
+    """Above the Accelerator each that is read below it; below it those that the clock itself is asked for."""
     module = start.module
     scope = module.scope(start.statement)
     around = [start.statement, *module.ancestors(start.statement)]
@@ -26,16 +35,19 @@ def agreed_names(graph: CallGraph, start: Start) -> Iterator[tuple[str, ast.Call
         if variable is None or variable.scope is not scope or variable.name in seen or not _is_text(statement.value):
             continue
         above = comes_first(module, statement, start.statement) or (start.at_prepare and statement is start.statement)
-        if not above or module.parents[statement] not in around or not _is_read_below(start, statement.targets[0]):
+        if module.parents[statement] not in around or not (above or start.covers(statement)):
             continue
         own = own_part(graph, module, statement.value)
-        if own is not None and not OWN.get(own[0].qualified(own[1].func) or "", "").startswith("a temporary"):
+        if own is None or OWN.get(own[0].qualified(own[1].func) or "", "").startswith("a temporary"):
+            continue
+        if _is_read_below(start, statement.targets[0]) if above else module.holds(statement, own[1]):
             seen.add(variable.name)
-            yield variable.name, own[1]
+            yield OwnName(variable.name, own[1], None if above else statement)
 
 
-def broadcast(names: tuple[str, ...]) -> tuple[str, ...]:
+def broadcast(own: tuple[OwnName, ...]) -> tuple[str, ...]:
     """The statement that hands the names of the main process to all."""
+    names = [each.name for each in own]
     listed = ", ".join(names)
     return (f"{listed} = {BROADCAST}([{listed}])" + ("[0]" if len(names) == 1 else ""),) if names else ()
 

@@ -321,7 +321,7 @@ class _Reader:
             waiting=carried_timeout(found.distribution, carrier),
             rebound=rebound
             + (given.rebound() if given is not None else ())
-            + broadcast(tuple(name for name, _ in own_names) if self.again.agrees else ()),
+            + broadcast(tuple(own for own in own_names if own.below is None and self.again.agrees)),
             own_names=own_names,
             agrees=self.again.agrees,
             gone=gone,

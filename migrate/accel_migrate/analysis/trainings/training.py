@@ -9,6 +9,7 @@ from accel_migrate.analysis.distribution.rank_flow import RankFlow
 from accel_migrate.analysis.distribution.replacements import Distribution
 from accel_migrate.analysis.evaluation.evaluation import Evaluation
 from accel_migrate.analysis.moves.devices import DeviceDefinition, Move
+from accel_migrate.analysis.placement.agreed_names import OwnName
 from accel_migrate.analysis.placement.outside_device import OutsideDevice
 from accel_migrate.analysis.placement.reach import Reach
 from accel_migrate.analysis.placement.starts import Start
@@ -80,7 +81,7 @@ class Training:
     settings: tuple[tuple[str, str], ...]  # of DistributedDataParallel
     waiting: tuple[tuple[str, str], ...]  # of init_process_group
     rebound: tuple[str, ...]  # what a spawned function was told, now asked of the Accelerator
-    own_names: tuple[tuple[str, ast.Call], ...]  # made by a process's clock or chance above the Accelerator
+    own_names: tuple[OwnName, ...]  # made by a process's clock or chance, where the Accelerator is made
     agrees: bool  # whether all processes take those of the main process
     gone: frozenset[ast.AST]  # expressions that other rules take away: nothing inside them is edited
     observed: tuple[Observed, ...] = ()  # what is known from a run alone

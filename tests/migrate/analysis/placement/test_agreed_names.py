@@ -62,8 +62,13 @@ def test_what_is_not_read_back_keeps_its_line() -> None:
     assert "broadcast_object_list" not in migrated(script("f'{time.time()}.pt'", after="pass"))
 
 
-def test_a_name_that_is_made_below_the_accelerator_is_left() -> None:
-    source = script("'x'", path="late", below="late = f'{time.time()}.pt'")
+def test_a_name_that_is_made_below_the_accelerator_is_handed_on_right_there() -> None:
+    text = migrated(script("'x'", path="f'{late}/best.pt'", below="late = f'{time.time()}'\n    other = late + '/x'"))
+    assert "late = f'{time.time()}'\nlate = broadcast_object_list([late])[0]\nother = late + '/x'\n" in text
+
+
+def test_a_name_that_only_some_come_to_is_left() -> None:
+    source = script("'x'", path="late", below="if run:\n        late = f'{time.time()}.pt'")
     assert "by its clock" in unchanged(source)
 
 
