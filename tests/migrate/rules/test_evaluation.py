@@ -10,7 +10,7 @@ from accel_migrate.settings import Settings
 from accel_migrate.source import Source
 
 from tests.migrate.rules.scripts import becomes, training
-from tests.migrate.rules.verbs import migrated, noted
+from tests.migrate.rules.verbs import ACCELERATE, migrated, noted
 
 MOVED = "x, y = x.to(device), y.to(device)"
 
@@ -406,4 +406,27 @@ def test_the_last_number_of_a_batch_that_is_dealt_out_as_it_is(data: str, told: 
 
 
 def test_says_of_the_loader_alone_that_it_is_built_elsewhere() -> None:
-    assert noted(APART, "AM402").endswith("because its loader is not built where the others are prepared")
+    own = APART.replace("rest = DataLoader(others, batch_size=8)\n", "").replace("test(net, rest)", "test(net)")
+    own = own.replace(
+        "def test(student, batches):\n", "def test(student):\n    batches = DataLoader(others, batch_size=8)\n"
+    )
+    said = noted(
+        own.replace("right += (student(x).", "output = student(x)\n        right += (output."), "AM402", ACCELERATE
+    )
+    assert said.endswith("because its loader is not built where the others are prepared")
+
+
+def test_a_script_that_trains_and_then_evaluates_makes_the_accelerator_for_both() -> None:
+    becomes(APART, "accelerator = Accelerator(cpu=True)\nfit(net, loader)\nprint(test(net, rest))\n")
+    becomes(APART, "for x, y in accelerator.whole_batches(batches):")
+    guarded = APART.replace("fit(net", "if __name__ == '__main__':\n    fit(net").replace("print(", "    print(")
+    becomes(guarded, "fit(net, loader, accelerator)\nprint(test(net, rest, accelerator))\n")
+
+
+def test_batches_that_nothing_moves_keep_the_model_on_the_cpu() -> None:
+    inside = APART.replace("fit(net, loader)\nprint(test(net, rest))\n", "main()\n")
+    inside = inside.replace("loader = Data", "def main():\n    loader = Data").replace("\nrest =", "\n    rest =")
+    inside = inside.replace(
+        "\nnet = nn.Linear(8, 2)\n", "\n    net = nn.Linear(8, 2)\n    fit(net, loader)\n    print(test(net, rest))\n"
+    )
+    becomes(inside, "accelerator = Accelerator(cpu=True)\nfit(net, loader, accelerator)")

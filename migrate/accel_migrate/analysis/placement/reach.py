@@ -187,7 +187,10 @@ class ReachFinder:
 
 
 def creation_scope(graph: CallGraph, home: Scope, needs: list[tuple[Module, ast.AST]]) -> Scope:
-    """Where the Accelerator is made: at home, or in the nearest caller of it that also calls all else that needs it."""
+    """Where the Accelerator is made: at home, or in the nearest caller of it that also calls all else that needs it.
+
+    That may be the script itself, which calls what trains and then what evaluates.
+    """
     functions = {function for module, node in needs if (function := module.scope(node).function) is not None}
     for function in functions - {home.function}:
         functions = functions | {f for m, c in graph.sites.get(function, ()) if (f := m.scope(c).function) is not None}
@@ -203,7 +206,7 @@ def creation_scope(graph: CallGraph, home: Scope, needs: list[tuple[Module, ast.
             return home
         ((caller, module),) = callers.items()
         if caller is None:
-            return home
+            return module.root if functions <= graph.reached_from(module.tree, module) else home
         scope = module.functions[caller]
     return home
 

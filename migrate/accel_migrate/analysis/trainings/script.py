@@ -273,6 +273,12 @@ class _Reader:
             tied = Tied(self.roles, self.graph, device, given, reach, found.distribution, self._idle(setup.place))
             if start.cpu or start.device or not tied.stays_on_cuda(modules, gone | moved, found.storage.held):
                 break
+        for each in participants.evaluations:
+            if isinstance(each, Summed) and not each.prepares and self._may_be_of_another(setup.home, start, each.loop):
+                raise NotMigrated(
+                    f"{getattr(each.loop.function, 'name', 'it')}() may run on an object that has no Accelerator yet",
+                    (each.loop.module, each.loop.statement),
+                )
         if not self.keep_device:
             tied.check(modules, gone, found.dropped)
         named = [move.device for move in (*found.dropped, *found.renamed) if move.device is not None]
@@ -550,9 +556,9 @@ class _Reader:
                 (start.module, start.statement),
             )
         if device is None and given is None and not (dropped or kept or precision.regions or start.cpu or start.device):
-            whole = [(e.loop.module, e.loop.statement) for e in participants.evaluations if isinstance(e, Whole)]
+            beside = [(e.loop.module, e.loop.statement) for e in participants.evaluations if not e.prepares]
             group, near = self.group.backwards, start.module
-            tied = cpu_only(self.graph, group, modules, found.timing, setup.prepared, whole, near)
+            tied = cpu_only(self.graph, group, modules, found.timing, setup.prepared, beside, near)
             if tied:
                 check_built_here(self.graph, setup.prepared)
             files = loaded_with(self.roles.project, setup.place.module, setup.place.after)
@@ -590,9 +596,26 @@ class _Reader:
                 creation = replacement.module.functions[function]
         return creation
 
+    def _may_be_of_another(self, home: Scope, start: Start, loop: LoaderLoop) -> bool:
+        """Whether a method that evaluates is called from outside of its class, which makes its Accelerator where it trains."""
+        late = home.is_class and start.module.scope(start.statement).function is not home.constructor
+        sites = self.graph.sites.get(loop.function, ()) if late and loop.function is not None else ()
+        return any(owner.scope(call).owner_class is not home for owner, call in sites)
+
     def _under_main_guard(self, creation: Scope, place: Place | None, device: DeviceDefinition | None) -> bool:
         statement = device.statement if device is not None else (place.after if place is not None else None)
-        return creation.parent is None and statement is not None and under_main(creation.module, statement)
+        if creation.parent is not None or statement is None:
+            return False
+        from_where = self._run_from(place) if device is None and place is not None else statement
+        return under_main(creation.module, from_where)
+
+    def _run_from(self, place: Place) -> ast.AST:
+        """What stands outside of all functions, and leads to the place of prepare."""
+        module: Module = place.module
+        node: ast.AST = place.after
+        while (function := module.scope(node).function) is not None and self.graph.sites.get(function):
+            module, node = self.graph.sites[function][0]
+        return node
 
     def _wishes(self, participants: Participants, found: _Findings) -> list[tuple[Module, ast.AST]]:
         """Evaluation functions that print what is to be written once."""
