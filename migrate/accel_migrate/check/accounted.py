@@ -11,11 +11,12 @@ from itertools import islice, takewhile
 from pathlib import Path
 
 from accel_migrate.check.condition import Condition, Project, Violation
-from accel_migrate.check.evidence import Side
+from accel_migrate.check.evidence import Side, argument_of
 from accel_migrate.check.heads import Head, compact, head_text, heads
 from accel_migrate.check.pair import Pair
 from accel_migrate.effects import more_than_an_answer
 from accel_migrate.flow.nodes import called_name, unparse, walk
+from accel_migrate.flow.program import Function
 from accel_migrate.items import settled
 from accel_migrate.plan import Guard, Insert, Remove, Repeat, Replace, Substitute, Unwrap
 from accel_migrate.source import Source
@@ -43,10 +44,22 @@ def _effects_lost(project: Project) -> Iterator[Violation]:
             if getattr(function, "name", None) not in defined:
                 continue  # it went with its calls: what it did is asked of each of its own
             more = more_than_an_answer(function, lambda each: [*before.flows.callees.get(each, ())])
-            if more is not None:
+            if more is not None and not _is_done_itself(before, after, function, call, more):
                 message = f"`{unparse(call)}` would no longer be called, and `{unparse(more)}` with it"
                 yield Violation(CODE, file.path, 1, message)
                 return
+
+
+def _is_done_itself(before: Side, after: Side, function: Function, call: ast.Call, more: ast.AST) -> bool:
+    """`optimizer.step()` for `scaler.step(optimizer)`, where that did nothing else with what it was handed."""
+    match function.body, more:
+        case [ast.Expr(value=only)], ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if only is more:
+            given = argument_of(function, call, name)
+        case _:
+            return False
+    said = f"{unparse(given)}.{method}" if given is not None else ""
+    often = [sum(unparse(each.func) == said for _, each in side.calls) for side in (before, after)]
+    return bool(said) and often[0] < often[1]
 
 
 def _of_one_way(before: Side, after: Side, lost: Counter[tuple[Path, str]]) -> Counter[tuple[Path, str]]:

@@ -349,3 +349,40 @@ def test_a_function_that_is_handed_two_scalers_is_handed_neither(
     assert f"def train(judge, maker, loader, second, first{given}{rest}):" in text
     assert f"train(judge, maker, loader, second, first{named}{handed})" in text
     assert "scaler" not in text
+
+
+def test_a_scaler_of_the_scripts_own_for_an_old_torch_steps_as_the_optimizer_does() -> None:
+    source = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    try:
+        from torch.cuda.amp import GradScaler
+    except ImportError:
+
+        class GradScaler:
+            def scale(self, loss):
+                return loss
+
+            def step(self, optimizer):
+                {steps}
+
+            def update(self):
+                pass
+
+
+    model = nn.Linear(2, 1).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = GradScaler()
+    for x, y in DataLoader(rows, batch_size=4):
+        optimizer.zero_grad()
+        with torch.cuda.amp.autocast():
+            loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    """
+    text = migrated(source.format(steps="optimizer.step()"))
+    assert "    accelerator.backward(loss)\n    optimizer.step()\n" in text
+    assert "AM957" in unchanged(source.format(steps="optimizer.step()\n                report()"))
