@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from accel_migrate.analysis.notes.deeds import ASKING, DEEDS, asks, caught_by, deed, opens_window
-from accel_migrate.analysis.notes.elsewhere import done_by_all, done_by_callers, done_elsewhere, done_on_import
+from accel_migrate.analysis.notes.elsewhere import IS_READ, done_by_all, done_by_callers, done_elsewhere, done_on_import
 from accel_migrate.analysis.notes.written_once import written_once
 from accel_migrate.edits import note
 from accel_migrate.flow.nodes import unparse
@@ -97,6 +97,10 @@ def _done(context: Context) -> Iterator[Change]:
         names = ", ".join(told)
         first = next((nodes[0] for nodes in found.values()), training.place.after)
         message = f"every process does this: {names}; see to it that only the one whose accelerator.is_main_process is true does"
+        if IS_READ in names:
+            message += (
+                ", and that the others come by accelerator.wait_for_everyone() before they look for what it writes"
+            )
         yield note(context, CODE, first, message)
 
 

@@ -177,7 +177,7 @@ def test_names_a_file_that_torch_writes_before_the_training():
     files = {"train.py": script, "tables.py": data}
     results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()])
     (message,) = [note.message for result in results for note in result.notes if note.code == "AM607"]
-    assert "writes a file (tables.py:5)" in message
+    assert "writes a file (tables.py:5, which is read in the run)" in message
 
 
 @pytest.mark.parametrize("form", ["from drawing import draw", "import drawing", "from drawing import *"])
@@ -392,3 +392,21 @@ def test_a_figure_without_a_screen_opens_no_window():
     maybe = f"if not os.environ.get('DISPLAY'):\n    {chosen}"
     assert "AM607" in codes(training(functions=imported.format(maybe), after="plt.show()"))
     assert "AM607" in codes(training(functions=imported.format("matplotlib.use('TkAgg')\n"), after="plt.show()"))
+
+
+def test_says_that_a_cache_is_waited_for_where_the_run_reads_it_back():
+    words = (
+        "import os, pickle\n\n\nclass Words:\n    def __init__(self, path):\n        self.path = path\n"
+        "        if os.path.exists(self.path):\n            self.words = pickle.load(open(self.path, 'rb'))\n"
+        "        else:\n            self.words = {}\n            {kept}\n"
+    )
+    script = training(functions="from words import Words\n", ready="words = Words('words.pkl')")
+    for kept, told in (
+        ("pickle.dump(1, open(self.path, 'wb'))", True),
+        ("pickle.dump(1, open('log.pkl', 'wb'))", False),
+    ):
+        texts = {"train.py": script, "words.py": words.replace("{kept}", kept)}
+        results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in texts.items()])
+        (message,) = [note.message for result in results for note in result.notes if note.code == "AM607"]
+        assert "Words() (line" in message
+        assert ("come by accelerator.wait_for_everyone() before they look for what it writes" in message) is told

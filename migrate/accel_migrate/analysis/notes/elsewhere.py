@@ -19,6 +19,8 @@ from accel_migrate.flow.scopes import Function, Module
 
 _Place = tuple[Module, Function | None]  # a function, or the level of a file
 _Call = tuple[Module, ast.Call]
+IS_READ = ", which is read in the run"
+_WRITES = ("writes a file", "saves something")
 # Classes of libraries that call no method of those derived from them, but for `forward` and what Python calls itself.
 _CALLING_NOTHING = {"object", "abc.ABC", "torch.nn.Module", "torch.utils.data.Dataset"}
 
@@ -94,7 +96,8 @@ def _done(script: Script, training: Training, calls: Sequence[_Call], prints_too
     for owner, call in calls:
         done = deed(script, training, owner, call) if training.flow.guard(owner, call) is None else None
         if done is not None and (prints_too or done != "prints"):
-            found.setdefault(done, f"{owner.source.path.name}:{call.lineno}")
+            read = done in _WRITES and read_in_run(script, training, owner, owner.statement(call)) is not None
+            found.setdefault(done, f"{owner.source.path.name}:{call.lineno}{IS_READ if read else ''}")
     return " and ".join(f"{done} ({found[done]})" for done in DEEDS if done in found) if found else None
 
 
