@@ -185,14 +185,10 @@ class _Search:
         return second if first.kind == "free" or second.kind == "unseen" else first
 
     def _is_size(self, module: Module, node: ast.expr) -> bool:
-        """The number of samples of the batch, by itself, under a name or times something else."""
+        """The number of samples of the batch, by itself or under a name."""
         if isinstance(node, ast.Name):
             bound = [b.value for b in reaching(module, node)]
             return bool(bound) and all(value is not None and self._is_size(module, value) for value in bound)
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-            return self._is_size(module, node.left) or self._is_size(module, node.right)
-        if is_call_of(node, "float", "int"):
-            return bool(node.args) and self._is_size(module, node.args[0])
         text = unparse(node)
         return text.endswith((".size(0)", ".shape[0]", ".size()[0]", ".numel()")) or text.startswith("len(")
 
@@ -252,8 +248,6 @@ class _Search:
         """Whether the script itself lists what a loop goes through, so that the parts are of the kind of the whole."""
         if isinstance(node, ast.List | ast.ListComp | ast.Dict | ast.DictComp):
             return True
-        if calls_method(node, "values", "items"):
-            node = node.func.value
         target = self.roles.target(module, node) if isinstance(node, ast.Call) else None
         if target is not None and depth < _DEPTH:
             return bool(target.returned) and all(self._is_listed(target.module, v, depth + 1) for v in target.returned)
@@ -445,9 +439,7 @@ class _Search:
         if function is not None:
             return self._returned(function, index)
         if not isinstance(made, ast.Call):
-            owner, _, name = module.full_name(made).rpartition(".")
-            if owner.startswith("torch") and _MADE.match(name):  # `Tensor = torch.cuda.FloatTensor`
-                return Reduced("free")
+            name = module.full_name(made).rpartition(".")[2]
             return criterion(name, node) if is_loss(name) else Reduced("unseen", node)
         dotted = module.full_name(made.func)
         name = dotted.rpartition(".")[2]
@@ -504,8 +496,6 @@ class _Search:
             case ast.Name() if depth < _DEPTH:
                 for bound in reaching(module, node):
                     value = bound.value
-                    if isinstance(value, ast.Tuple) and len(bound.path) == 1:
-                        value = value.elts[bound.path[0]] if bound.path[0] < len(value.elts) else None
                     found = self._picked(module, value, depth + 1) if value is not None else None
                     if found is not None:
                         return found

@@ -140,8 +140,6 @@ class _Values:
         if depth > 10:
             return False
         match node:
-            case ast.Constant():
-                return True
             case ast.Call() if _is_size(module, node):
                 return True
             case ast.Call():

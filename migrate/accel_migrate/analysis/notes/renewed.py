@@ -60,8 +60,6 @@ def _around(module: Module, statement: ast.stmt) -> ast.stmt:
 def _is_in(made: ast.expr, gone: ast.expr) -> bool:
     """Whether a folder is made under the name of what is gone, or below it."""
     match gone:
-        case ast.Call(func=ast.Name(id="Path" | "str"), args=[inner], keywords=[]):
-            return _is_in(made, inner)
         case ast.Constant(value=str(folder)):
             texts = [part.value for part in ast.walk(made) if isinstance(part, ast.Constant)]
             return any(isinstance(text, str) and f"{text}/".startswith(f"{folder.rstrip('/')}/") for text in texts)

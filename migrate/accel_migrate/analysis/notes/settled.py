@@ -11,9 +11,6 @@ from accel_migrate.flow.scopes import Module
 
 def settled(graph: CallGraph, module: Module, test: ast.expr) -> bool | None:
     """Whether a condition on a parameter holds, whoever calls; None where that differs, or is not known."""
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = settled(graph, module, test.operand)
-        return None if inner is None else not inner
     asked, expected = test, None
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Is | ast.IsNot):
         if not isinstance(test.comparators[0], ast.Constant) or test.comparators[0].value is not None:

@@ -117,8 +117,6 @@ def _is_visible(graph: CallGraph, module: Module, call: ast.Call, seen_by_name: 
     called = call.func.value if isinstance(call.func, ast.Subscript) else call.func
     if _is_found_by_name(call.func):
         return seen_by_name
-    if isinstance(called, ast.Call):
-        return True
     dotted = module.qualified(called)
     if dotted is not None:
         in_project = graph.roles.project.definition(module, called) is not None

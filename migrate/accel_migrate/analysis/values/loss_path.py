@@ -130,8 +130,6 @@ def _inner(module: Module, value: ast.expr) -> Variable | None:
             value = value.args[0]
         else:
             return None
-    if isinstance(value, ast.Attribute) and value.attr == "module":
-        value = value.value
     return module.variable(value)
 
 
@@ -139,7 +137,7 @@ WEIGHTS = ("torch.nn.Parameter",)
 
 
 class MadeOf(LossPath):
-    """Through the forward of modules, criteria and decorators; weights and layers are where their model is."""
+    """Through the forward of modules and criteria; weights and layers are where their model is."""
 
     def __init__(self, graph: CallGraph, backwards: Iterable[Backward]) -> None:
         self.made: list[tuple[Module, ast.Call]] = []
@@ -151,12 +149,7 @@ class MadeOf(LossPath):
     def _call(self, module: Module, call: ast.Call) -> Iterator[Place]:
         self.made.append((module, call))
         yield from super()._call(module, call)
-        target = self.roles.function(module, call)
-        if target is not None:
-            for decorator in target.node.decorator_list:
-                wrapper = self.roles.project.definition(target.module, decorator)
-                if wrapper is not None:
-                    self.made += [(wrapper.module, inner) for inner in wrapper.module.walk(wrapper.node, ast.Call)]
+        if self.roles.function(module, call) is not None:
             return
         if not self.roles.role(module, call.func) & Role.MODEL:
             yield from held(self.graph, module, call.func)  # `nn.NLLLoss(weight)`, `partial(f, weight)`

@@ -130,8 +130,6 @@ def _of_call(roles: Roles, module: Module, call: ast.Call, depth: int) -> Where:
         rest = [*call.args[1:], *[keyword.value for keyword in call.keywords]]
         return Where.UNKNOWN | (where(roles, module, rest[0], depth + 1) if rest else Where.UNMOVED)
     target = roles.target(module, call)
-    if target is None and calls_method(call, "get_device") and not dotted:
-        return Where.FOLLOWS  # of a tensor
     if target is None or isinstance(target.node, ast.ClassDef):
         return Where.UNKNOWN
     found = of_any(roles, [(target.module, value) for value in target.returned], depth + 1)

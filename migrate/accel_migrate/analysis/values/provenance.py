@@ -57,8 +57,6 @@ def chain(graph: CallGraph, variable: Variable | None) -> list[Variable]:
     if known is None:
         known = [variable]
         for current in known:
-            if len(known) > 40:
-                break
             sources = _handed_over(graph, current)
             if not sources and not _is_made(graph.roles, current):
                 if current in graph.roles.observed or not is_root(graph.roles, current):

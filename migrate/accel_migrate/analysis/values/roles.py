@@ -12,7 +12,7 @@ from accel_migrate.analysis.values.observed import Observed, backwards_in, obser
 from accel_migrate.facts import Facts
 from accel_migrate.flow import torch_api
 from accel_migrate.flow.fields import self_of
-from accel_migrate.flow.nodes import all_arguments, arguments_at, calls_method, picked, positional_parameters, unparse
+from accel_migrate.flow.nodes import all_arguments, arguments_at, picked, positional_parameters, unparse
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import ClassDefinition, Definition, FunctionDefinition, Program
 from accel_migrate.flow.scopes import Binding, Function, Module, Variable
@@ -492,13 +492,6 @@ class Roles:
             if name == "zip":
                 return Value(items=tuple(self._element(module, a, self._evaluate(module, a, 1)) for a in iterated.args))
             if is_transparent(module, iterated) and iterated.args:
-                inner = iterated.args[0]
-                return self._element(module, inner, self._evaluate(module, inner, 1))
-            if calls_method(iterated, "items", "values"):
-                base = self._evaluate(module, iterated.func.value, 1)
-                if base.role & Role.BATCH:
-                    return Value(Role.BATCH)
-            if calls_method(iterated, "log_every") and iterated.args:
                 inner = iterated.args[0]
                 return self._element(module, inner, self._evaluate(module, inner, 1))
         return UNKNOWN
