@@ -6,6 +6,7 @@ import ast
 import builtins
 import re
 from collections.abc import Container, Iterator
+from functools import cached_property
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, step_of
@@ -509,8 +510,11 @@ class Devices:
 
     def _is_set(self, option: str) -> bool:
         """`args.device = ...` below each `args = parser.parse_args()`: nothing reads what the option says."""
-        parsed = [(f, f.statement(c)) for f, c in self._side.calls if getattr(c.func, "attr", "") == "parse_args"]
-        return bool(parsed) and all(_is_set_below(file, statement, option) for file, statement in parsed)
+        return bool(self._parsed) and all(_is_set_below(file, statement, option) for file, statement in self._parsed)
+
+    @cached_property
+    def _parsed(self) -> list[tuple[Module, ast.stmt]]:
+        return [(f, f.statement(c)) for f, c in self._side.calls if getattr(c.func, "attr", "") == "parse_args"]
 
     def _is_set_by_class(self, file: Module, node: ast.expr) -> bool:
         """`self.device` of a class that sets it: not the option of that name."""

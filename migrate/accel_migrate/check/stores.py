@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 from accel_migrate.check.evidence import Side, is_accelerator, step_of
@@ -50,10 +51,18 @@ class Stores:
     def of(self, place: Place) -> list[Store]:
         return self._of.get(place, [])
 
-    def with_attribute(self, name: str) -> Iterator[tuple[Place, Store]]:
+    def with_attribute(self, name: str) -> list[tuple[Place, Store]]:
         """Each store into an attribute of a variable, with the variable."""
+        return self._into_attributes.get((("attribute", name),), [])
+
+    @cached_property
+    def _into_attributes(self) -> dict[Path, list[tuple[Place, Store]]]:
+        found: dict[Path, list[tuple[Place, Store]]] = {}
         for place, stores in self._of.items():
-            yield from ((place, store) for store in stores if store.at == (("attribute", name),))
+            for store in stores:
+                if len(store.at) == 1:
+                    found.setdefault(store.at, []).append((place, store))
+        return found
 
     def reaching(self, file: Module, name: ast.Name) -> list[Store]:
         """The stores of a variable that a reading of it may see."""

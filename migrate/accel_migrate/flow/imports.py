@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from accel_migrate.errors import SourceError
 from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.once import once
 from accel_migrate.source import Source
 
 
@@ -24,7 +25,11 @@ class Imports:
 
     def __init__(self, files: Sequence[Source]) -> None:
         several = files if len(files) > 1 else ()
-        self._imported = {file.path: _imported(file, files) for file in several}
+        named: dict[str, list[tuple[Source, tuple[str, ...]]]] = {}
+        for file in several:
+            parts = _module_parts(file)
+            named.setdefault(parts[-1] if parts else "", []).append((file, parts))
+        self._imported = {file.path: _imported(file, named) for file in several}
         self._importers: dict[Path, list[Source]] = {}
         for file in several:
             for other in self._imported[file.path]:
@@ -37,19 +42,22 @@ class Imports:
         return {each.path for each in (*entries, *imported)}
 
 
-def _imported(user: Source, files: Sequence[Source]) -> list[Source]:
-    """The files that one imports; of several that a name fits those beside or above it, if there are any."""
+def _imported(user: Source, named: Mapping[str, list[tuple[Source, tuple[str, ...]]]]) -> list[Source]:
+    """The files that one imports; of several that a name fits those beside or above it, if there are any.
+
+    `named` has all files by the last part of their names.
+    """
     found: dict[Path, Source] = {}
-    for level, parts in set(_dotted(user)):
+    around = user.path.parent.parts
+    for level, parts in _dotted_names(user):
         if level:
             folder = user.path.parents[level - 1] if level <= len(user.path.parents) else user.path.parent
-            fits = [file for file in files if _module_parts(file) == (*folder.parts, *parts)]
+            whole = (*folder.parts, *parts)
+            fits = [file for file, name in named.get(whole[-1] if whole else "", ()) if name == whole]
         else:
-            fits = [file for file in files if _module_parts(file)[-len(parts) :] == parts]
-            around = user.path.parent.parts
-            fits = [
-                file for file in fits if (above := _module_parts(file)[: -len(parts)]) == around[: len(above)]
-            ] or fits
+            known = [(file, name) for file, name in named.get(parts[-1], ()) if name[-len(parts) :] == parts]
+            near = [file for file, name in known if (above := name[: -len(parts)]) == around[: len(above)]]
+            fits = near or [file for file, _ in known]
         found |= {file.path: file for file in fits if file.path != user.path}
     return list(found.values())
 
@@ -58,13 +66,21 @@ def _module_parts(file: Source) -> tuple[str, ...]:
     return file.path.parent.parts if file.path.name == "__init__.py" else (*file.path.parent.parts, file.path.stem)
 
 
-def _dotted(source: Source) -> Iterator[tuple[int, tuple[str, ...]]]:
+def _dotted_names(source: Source) -> frozenset[tuple[int, tuple[str, ...]]]:
     """Every module that a file may import, with those around it: how many folders up, and its name."""
     try:
-        nodes = list(walk(source.tree))
+        return _dotted_in(source.tree)
     except SourceError:
-        return
-    for node in nodes:
+        return frozenset()
+
+
+@once
+def _dotted_in(tree: ast.Module) -> frozenset[tuple[int, tuple[str, ...]]]:
+    return frozenset(_dotted(tree))
+
+
+def _dotted(tree: ast.Module) -> Iterator[tuple[int, tuple[str, ...]]]:
+    for node in walk(tree):
         names: list[list[str]] = []
         if isinstance(node, ast.Import):
             names = [alias.name.split(".") for alias in node.names]
