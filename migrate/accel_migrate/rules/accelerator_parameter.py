@@ -45,10 +45,11 @@ def _first_call(context: Context, module: Module, function: Function) -> ast.AST
 def _definition(module: Module, function: Function, parameter: NewParameter, context: Context) -> list[Edit]:
     source = module.source
     if parameter.replaced is None:
-        return [_added(module, function)]
+        return [_added(module, function, _parameter(context, module, _own_arguments(function)))]
     argument = next(a for a in _arguments(function) if a.arg == parameter.replaced)
     default = _default(function, argument)
-    edits: list[Edit] = [Replace(source.start(argument), source.end(default or argument), NAME)]
+    written = _parameter(context, module, [argument])
+    edits: list[Edit] = [Replace(source.start(argument), source.end(default or argument), written)]
     if parameter.device is None:
         return edits
     taken_over = context.training.reach.taken_over(context.script.graph)
@@ -104,16 +105,28 @@ def _arguments(function: Function) -> list[ast.arg]:
     return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
 
 
-def _added(module: Module, function: Function) -> Edit:
+def _own_arguments(function: Function) -> list[ast.arg]:
+    return [argument for argument in _arguments(function) if argument.arg not in ("self", "cls")]
+
+
+def _parameter(context: Context, module: Module, like: list[ast.arg]) -> str:
+    """The new parameter, with a type where those like it have one and the file imports the class."""
+    start = context.training.start
+    imported = start.module is module and context.training.makes_accelerator
+    typed = imported and like and all(argument.annotation is not None for argument in like)
+    return f"{NAME}: Accelerator" if typed else NAME
+
+
+def _added(module: Module, function: Function, written: str) -> Edit:
     """A new parameter behind the last one without a default."""
     source = module.source
     positional = [*function.args.posonlyargs, *function.args.args]
     plain = positional[: len(positional) - len(function.args.defaults)]
     if plain:
-        return behind(source, plain[-1], NAME, len(_arguments(function)) > 1)
+        return behind(source, plain[-1], written, len(_arguments(function)) > 1)
     bracket = source.text.index("(", source.start(function) + len("def "))
     others = _arguments(function) or function.args.vararg or function.args.kwarg
-    return Replace(bracket + 1, bracket + 1, f"{NAME}, " if others else NAME)
+    return Replace(bracket + 1, bracket + 1, f"{written}, " if others else written)
 
 
 def _call(

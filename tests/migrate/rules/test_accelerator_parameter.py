@@ -158,3 +158,24 @@ def test_a_method_that_asks_its_object_for_the_device_alone_keeps_its_object() -
     text = migrated(RUNNER)
     assert "def fit(self, net, loader, steps, accelerator):" in text
     assert "self.fit(net, loader, steps, accelerator)" in text
+
+
+@pytest.mark.parametrize(
+    ("model", "device", "written"),
+    [
+        ("model: nn.Module", "device: torch.device", "accelerator: Accelerator"),
+        ("model", "device", "accelerator"),
+    ],
+)
+def test_a_parameter_has_a_type_where_the_device_had_one(model: str, device: str, written: str) -> None:
+    text = SCRIPT.format(described="", reads="").replace("(model, device, ", f"({model}, {device}, ", 1)
+    assert f"def train({model}, {written}, loader, optimizer):" in migrated(text)
+
+
+def test_a_new_parameter_has_a_type_where_all_others_have_one() -> None:
+    text = SCRIPT.format(described="", reads="").replace("x.to(device), y.to(device)", "x.cuda(), y.cuda()")
+    text = text.replace("(model, device, loader", "(model, loader").replace("to(device)", "cuda()")
+    typed = "model: nn.Module, loader: DataLoader, optimizer: object"
+    written = migrated(text.replace("def train(model, loader, optimizer)", f"def train({typed})"))
+    assert f"def train({typed}, accelerator: Accelerator):" in written
+    assert "def train(model, loader, optimizer, accelerator):" in migrated(text)
