@@ -117,12 +117,8 @@ def _call(context: Context, objects: list[Built], function: str, indent: int) ->
 
 
 def _told(context: Context, objects: list[Built]) -> str:
-    stays = (
-        ""
-        if _are_placed(context, objects)
-        else "; batches stay on the CPU until the script moves them, or parts of them"
-    )
-    return ", ".join(built.text for built in objects) + stays
+    stays = "; batches stay where the data set has them, unless the script moves them, or parts of them"
+    return ", ".join(built.text for built in objects) + ("" if _are_placed(context, objects) else stays)
 
 
 def _are_placed(context: Context, objects: list[Built]) -> bool:

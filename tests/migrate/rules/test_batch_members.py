@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from accel_migrate.settings import DEFAULTS
 
-from tests.migrate.rules.verbs import migrated, noted, unchanged
+from tests.migrate.rules.verbs import _migrated, migrated, noted, unchanged
 
 SCRIPT = """
     import torch
@@ -54,6 +55,14 @@ def test_a_member_that_is_never_moved_stays_on_the_cpu(names, inside):
     result = migrated(source)
     assert OFF in result
     assert inside.replace("\n", "\n    ") in result
+
+
+def test_batches_of_a_data_set_that_is_on_the_device_are_not_said_to_be_on_the_cpu():
+    source = script("x, n", "loss = (reader(x) - n).mean()", between="rows = torch.zeros(8, 3).to(place)")
+    result = _migrated(source.replace("data()", "torch.utils.data.TensorDataset(rows, rows)"), DEFAULTS)
+    assert OFF in result.after.decode()
+    (told,) = [change.message for change in result.applied if change.code == "AM102"]
+    assert told.endswith("; batches stay where the data set has them, unless the script moves them, or parts of them")
 
 
 @pytest.mark.parametrize(
