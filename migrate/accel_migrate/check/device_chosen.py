@@ -75,7 +75,7 @@ def _gpus_unset(project: Project) -> Iterator[Violation]:
         for call in choosing:
             if unparse(call) in left:
                 continue
-            chosen = [argument for argument in call.args[:1] if not set(_read(argument)) <= told]
+            chosen = [argument for argument in call.args[:1] if not _is_told(sides.before, before, argument, told)]
             if chosen and (result is None or not _is_accelerators(result, unparse(chosen[0]))):
                 message = f"`{unparse(call)}` chooses the GPU, and the Accelerator would not know of it"
                 yield Violation(CODE, pair.path, 1, message)
@@ -196,6 +196,18 @@ def _chooses_gpu(file: Module, call: ast.Call) -> bool:
     return bool(values) and all(isinstance(value, ast.Attribute | ast.Subscript) for value in values)
 
 
+def _is_told(side: Side, file: Module | None, number: ast.expr, told: set[str]) -> bool:
+    """Whether the Accelerator is told of all that a number is read from, or of what its name is set to in the file."""
+    values = side.once(Devices).assigned(file, number) if file is not None else []
+    parts = [part for value in values for part in walk(value) if not _is_torchs(file, part)]
+    return set(_read(number)) <= told or (len(values) == 1 and {word for part in parts for word in _word(part)} <= told)
+
+
+def _is_torchs(file: Module | None, node: ast.AST) -> bool:
+    named = file.qualified(node) if file is not None and isinstance(node, ast.Name | ast.Attribute) else None
+    return (named or "").partition(".")[0] == "torch"
+
+
 def _is_accelerators(file: Module, name: str) -> bool:
     """Whether a file sets a name to the Accelerator's device."""
     return any(
@@ -244,10 +256,14 @@ class _Choices:
 def _read(node: ast.AST) -> Iterator[str]:
     """The names and attributes that an expression reads, each by its last word."""
     for part in walk(node):
-        if isinstance(part, ast.Name):
-            yield part.id
-        elif isinstance(part, ast.Attribute):
-            yield part.attr
+        yield from _word(part)
+
+
+def _word(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Name):
+        yield node.id
+    elif isinstance(node, ast.Attribute):
+        yield node.attr
 
 
 CONDITION = Condition(

@@ -74,6 +74,24 @@ def test_a_number_of_a_gpu_that_the_accelerator_is_not_told() -> None:
     assert not said("AM964", before.format("args.gpu"), "torch.cuda.set_device(args.gpu)\n" + after.format(""))
 
 
+def test_a_number_of_a_gpu_under_a_name_is_what_the_name_is_set_to() -> None:
+    before = "import torch\nspot = {}\ntorch.cuda.set_device(spot)\nnet.to(spot)\n"
+    after = MADE + "import torch\naccelerator = Accelerator({})\nnet = accelerator.prepare(net)\n"
+    assert not said("AM964", before.format("torch.device('cuda:0')"), after.format(""))
+    told = after.format("device=f'cuda:{args.gpu}'")
+    assert not said("AM964", before.format("torch.device(f'cuda:{args.gpu}')"), told)
+    assert said("AM964", before.format("torch.device(f'cuda:{args.gpu}')"), after.format(""))
+    assert said("AM964", before.format("chosen.device"), after.format(""))
+    chosen = "torch.device('cuda:0')\nif args.second:\n    spot = torch.device('cuda:1')"
+    assert said("AM964", before.format(chosen), after.format(""))
+    assert said(
+        "AM964", "import torch\ndef fit(device):\n    torch.cuda.set_device(device)\n    net.cuda()\n", after.format("")
+    )
+    assert said(
+        "AM964", "from setup import spot\nimport torch\ntorch.cuda.set_device(spot)\nnet.cuda()\n", after.format("")
+    )
+
+
 def test_a_move_to_a_gpu_by_its_number_that_the_accelerator_is_not_told() -> None:
     before = "import torch\nnet.cuda({})\n"
     after = MADE + "import torch\naccelerator = Accelerator({})\nnet = accelerator.prepare(net)\n"
