@@ -107,7 +107,7 @@ _GOES_ON = re.compile(
 def left_empty(module: Module, statement: ast.stmt, gone: set[ast.stmt]) -> Iterator[ast.If]:
     """The conditions around a statement that have nothing in them once some statements are gone."""
     for parent in module.ancestors(statement):
-        if not isinstance(parent, ast.If) or parent.orelse or not gone.issuperset(parent.body):
+        if not isinstance(parent, ast.If) or not gone.issuperset([*parent.body, *parent.orelse]):
             return
         yield parent
         gone = {*gone, parent}

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 
 from accel_migrate.analysis.values.roles import arguments_of
-from accel_migrate.edits import change, note, replace_node, without
+from accel_migrate.edits import change, comment_above, left_empty, note, replace_node, without
 from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.program import Definition, default_of
 from accel_migrate.items import without_items
-from accel_migrate.plan import Change, Edit, Unwrap
+from accel_migrate.plan import Change, Edit, Uncomment, Unwrap
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM304"
@@ -22,13 +22,17 @@ def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
     scaling = training.precision.scaling
     source = module.source
+    gone = {statement for owner, statement in scaling.gone if owner is module}
     for owner, statement in scaling.gone:
         if owner is module:
-            edit: Edit = without(source, statement, _SPEAKS_OF_SCALING)
-            yield _change(context, statement, "the Accelerator keeps the scaler", edit)
+            empty = [
+                a for a in left_empty(module, statement, gone) if _SPEAKS_OF_SCALING.search(comment_above(source, a))
+            ]
+            edits: list[Edit] = [without(source, statement, _SPEAKS_OF_SCALING), *map(Uncomment, empty)]
+            yield _change(context, statement, "the Accelerator keeps the scaler", *edits)
     for owner, call in scaling.steps:
         if owner is module:
-            edit = replace_node(source, call, f"{source.code(call.args[0])}.step()")
+            edit: Edit = replace_node(source, call, f"{source.code(call.args[0])}.step()")
             yield _change(context, call, "the prepared optimizer steps through the scaler", edit)
     for owner, call in scaling.unscaled:
         if owner is module:

@@ -219,6 +219,13 @@ def test_a_branch_in_full_precision_is_not_scaled(scaler: str, test: str) -> Non
     assert 'mixed_precision="fp16" if fast and torch.cuda.is_available() else "no"' in text
 
 
+@pytest.mark.parametrize(("comment", "stays"), [("# The scaler, for speed", False), ("# By hand from here", True)])
+def test_a_comment_above_a_choice_of_scalers_goes_with_it(comment: str, stays: bool) -> None:
+    choice = f"{comment}\n    if fast:\n        scaler = {AMP.format('')}\n    else:\n        scaler = None"
+    text = migrated(BRANCHES.format(scaler="", test="fast").replace("scaler = \n", f"{choice}\n"))
+    assert (comment in text, "scaler = " in text) == (stays, False)
+
+
 def test_passes_of_which_one_is_scaled_under_no_condition_leave_the_loop():
     one = "        scaler.scale(loss).backward()\n"
     both = SCRIPT.format(body=STEP).replace(one, "        loss.backward(retain_graph=True)\n" + one)
