@@ -78,6 +78,7 @@ def _fed_by(evidence: Evidence, created: list[tuple[Module, ast.Call]]) -> Found
         return
     if _fed_itself(evidence):
         yield from _unmoved(side)
+        yield from _read_by_numpy(side)
     if not by_machine:
         yield from _moved_for_cuda_only(side)
         yield from _typed_by_cuda(side)
@@ -240,7 +241,9 @@ def _fed_itself(evidence: Evidence) -> bool:
     before = evidence.before
     if before.of_library(".DataParallel"):
         return True
-    moving = [(f, c) for f, c in before.calls if getattr(c.func, "attr", "") in ("to", "cuda")]
+    moves = before.once(Devices).moves()
+    follow = {call for _, call, device, found in moves if getattr(device, "attr", "") == "device" and not found}
+    moving = [(f, c) for f, c in before.calls if getattr(c.func, "attr", "") in ("to", "cuda") and c not in follow]
     return not any(evidence.ran(file, call) for file, call in moving)
 
 
@@ -267,6 +270,15 @@ def _unmoved(side: Side) -> Found:
                     call,
                     f"{name.id} would be on the CPU in `{unparse(call)[:60]}`: nothing moves it, nor is its loader prepared",
                 )
+
+
+def _read_by_numpy(side: Side) -> Found:
+    """`model(x).detach().numpy()` of a script that was on the CPU: no tensor of a GPU can be read so."""
+    where = side.once(Certain)
+    for file, call in side.calls:
+        read = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" else None
+        if read is not None and not call.args and where.of(file, read) == {DEVICE}:
+            yield file, call, f"`{unparse(call)[:60]}` would read what is on the Accelerator's device, as the CPU's"
 
 
 def _made_on_the_cpu(evidence: Evidence, by_script: bool) -> Found:

@@ -356,3 +356,12 @@ def test_a_second_model_that_stayed_on_the_cpu_with_what_it_is_fed() -> None:
     assert said("AM959", before, after.replace("Accelerator()", "Accelerator(device=chosen(args.device))"))
     moved = before.replace("head = nn.Linear(4, 2)", "head = nn.Linear(4, 2).to(device)")
     assert not said("AM959", moved, after)
+
+
+def test_output_that_numpy_reads_as_the_script_did_on_the_cpu() -> None:
+    run = "out = net(x.to(accelerator.device))\nprint(out[0].detach(){}.numpy())\n"
+    assert said("AM959", "x = 1\n", TOP.format("") + run.format(""))
+    assert said("AM959", "x = y.to(device=z.weight.device)\n", TOP.format("") + run.format(""))
+    assert not said("AM959", "x = 1\n", TOP.format("") + run.format(".cpu()"))
+    assert not said("AM959", "x = 1\n", TOP.format("cpu=True") + run.format(""))
+    assert not said("AM959", "x = x.cuda()\n", TOP.format("") + run.format(""))

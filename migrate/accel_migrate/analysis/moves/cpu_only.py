@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from accel_migrate.analysis.moves.batches import casts_to_cpu
+from accel_migrate.analysis.moves.devices import is_device
 from accel_migrate.analysis.processes.timing import Timing
 from accel_migrate.analysis.values.imported import brought_by
 from accel_migrate.analysis.values.loops import Backward, CallGraph
@@ -120,8 +121,15 @@ def _words(module: Module, idle: frozenset[Unit]) -> Iterator[str]:
 
 
 def _names_device(roles: Roles, modules: Sequence[Module]) -> bool:
-    named = [where(roles, m, k.value) for m in modules for call in m.calls for k in call.keywords if k.arg == "device"]
-    return any(meant & ~(Where.CPU | Where.IN_PLACE) for meant in named)
+    named = [(m, k.value) for m in modules for call in m.calls for k in call.keywords if k.arg == "device"]
+    return any(_names_another(roles, module, device) for module, device in named)
+
+
+def _names_another(roles: Roles, module: Module, device: ast.expr) -> bool:
+    """Whether a device is another than the CPU; `x.device` of what is not known to hold a chosen one follows a tensor."""
+    beyond = where(roles, module, device) & ~(Where.CPU | Where.IN_PLACE)
+    followed = beyond == Where.UNKNOWN and isinstance(device, ast.Attribute) and device.attr == "device"
+    return is_device(roles, module, device) if followed else bool(beyond)
 
 
 def _is_handed(module: Module, value: ast.expr | None, variable: Variable) -> bool:

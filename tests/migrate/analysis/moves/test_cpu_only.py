@@ -133,3 +133,46 @@ def test_a_lambda_that_reads_a_batch_as_an_array() -> None:
         TRAINED.format(before=before.format("x.data.numpy()"), after="shown(out)")
     )
     assert "Accelerator()" in migrated(TRAINED.format(before=before.format("x.mean().item()"), after="shown(out)"))
+
+
+MASKED = """
+import torch
+from torch.utils.data import DataLoader
+
+class Reader(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.read = torch.nn.Linear(4, 2)
+
+    def before(self, ends):
+        return (torch.arange(2).to(device=ends.device) < ends.unsqueeze(1)).float()
+
+    def hide(self, ends=None):
+        self.shown = self.before(ends).to(device=ends.device) if ends is not None else 1
+
+    def forward(self, x, ends=None):
+        self.hide({})
+        return self.read(x) * self.shown
+
+rows = DataLoader(data, batch_size=4)
+model = Reader()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y, ends in rows:
+    guess = model(x, ends)
+    loss = torch.nn.functional.mse_loss(guess, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(guess.detach().numpy().shape)
+"""
+
+
+def test_what_goes_where_another_tensor_is_names_no_device() -> None:
+    assert "Accelerator(cpu=True)" in migrated(MASKED.format("ends"))
+    assert "Accelerator(cpu=True)" in migrated(MASKED.format("ends=ends"))
+
+
+def test_what_goes_to_a_device_of_the_settings_names_one() -> None:
+    parsed = "import argparse\nargs = argparse.ArgumentParser().parse_args()\nrows ="
+    script = MASKED.format("ends").replace("device=ends.device", "device=args.device").replace("rows =", parsed)
+    assert "cpu=True" not in migrated(script.replace(".detach().numpy()", ""))
