@@ -27,6 +27,7 @@ from accel_migrate.analysis.processes.timing import Timing, find_timing, is_anot
 from accel_migrate.analysis.storage.attributes import Question, own_attributes
 from accel_migrate.analysis.storage.prefixes import check_other_wrappers
 from accel_migrate.analysis.storage.storage import Storage, find_storage, follows_prepare, handed_on
+from accel_migrate.analysis.trainings import by_number
 from accel_migrate.analysis.trainings.agreed import agreed
 from accel_migrate.analysis.trainings.bookkeeping import (
     carried_settings,
@@ -382,6 +383,7 @@ class _Reader:
         ]
         evaluating = [call for e in participants.evaluations if isinstance(e, Whole) for call in e.calls]
         local = Locality(self.graph, shares, self.group.backwards, evaluating)
+        by_number.check(self.graph, local, shares, self.group.backwards)
         drawn = in_own_order(self.graph, self.flow, timing, participants.evaluations, not self.for_accelerate)
         deciding = local
         if drawn:

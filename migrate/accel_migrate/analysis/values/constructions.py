@@ -264,6 +264,14 @@ def may_drop_last(graph: CallGraph, module: Module, loader: ast.expr) -> bool:
     )
 
 
+def draws_order(module: Module, call: ast.Call) -> bool:
+    """Whether a DataLoader is told to shuffle, or leaves the order to a sampler."""
+    said = options_of(module, call)
+    shuffle = [*said.get("shuffle", ()), *call.args[2:3]]
+    drawn = any(isinstance(value, ast.Constant) and value.value is True for value in shuffle)
+    return drawn or len(call.args) > 3 or bool(said.keys() & {"sampler", "batch_sampler"})
+
+
 def has_length(graph: CallGraph, module: Module, loader: ast.expr) -> bool:
     """Whether a loader tells the number of its batches: its data are known to, and no stream."""
     made = all_constructions(graph.roles, graph, module, loader)
