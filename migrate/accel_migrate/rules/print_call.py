@@ -5,6 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.evaluation.by_batch import Summed
+from accel_migrate.analysis.evaluation.counting import counter_of
+from accel_migrate.analysis.evaluation.evaluation import Evaluation
 from accel_migrate.analysis.notes.deeds import shows
 from accel_migrate.analysis.storage.files import opens_log
 from accel_migrate.analysis.values.sources import contents
@@ -42,6 +45,47 @@ def find(context: Context) -> Iterator[Change]:
             edit = replace_callee(module.source, call, f"{spelled}.print")
             yield change(context, CODE, call, "prints once on each machine", [edit], required=False)
     yield from _noted_when_printing_once(context) if context.settings.prints_once else _noted_when_launched(context)
+    lines = [call for evaluation in training.evaluations for call in _of_own_batches(context, evaluation)]
+    if lines:
+        seen = "" if context.settings.prints_once else "; start with --show-ranks all to see those of all"
+        message = (
+            f"each process prints this for its own batches of the evaluation{_lines(lines)}, so the lines of the others are not "
+            f"seen{seen}"
+        )
+        yield note(context, CODE, lines[0], message)
+
+
+def _of_own_batches(context: Context, evaluation: Evaluation) -> list[ast.Call]:
+    """What each round of an evaluation whose batches are dealt out prints of its batch, but for progress each so many rounds."""
+    module, loop = context.module, evaluation.loop
+    if not isinstance(evaluation, Summed) or loop.trains or loop.module is not module:
+        return []
+    stored = [n for n in module.walk(loop.statement, ast.Name) if isinstance(n.ctx, ast.Store)]
+    summed = {n.id for n in stored if isinstance(module.parents[n], ast.AugAssign)}
+    counted = {*summed, counter_of(module, loop.statement)}
+    own = {n.id for n in stored} - counted
+    replayed = {node for replay in evaluation.replays for one in replay.statements for node in module.walk(one)}
+    return [
+        call
+        for call in module.walk(loop.statement, ast.Call)
+        if (shows(module, call) or _is_logged(context, call))
+        and call not in replayed
+        and not own.isdisjoint(_named(module, call))
+        and not any(_now_and_then(module, above, counted) for above in module.ancestors(call))
+    ]
+
+
+def _named(module: Module, node: ast.AST) -> set[str]:
+    return {name.id for name in module.walk(node, ast.Name)}
+
+
+def _now_and_then(module: Module, above: ast.AST, counted: set[str | None]) -> bool:
+    """`if i % 50 == 0`, `if shown < 3`."""
+    if not isinstance(above, ast.If):
+        return False
+    return not counted.isdisjoint(_named(module, above.test)) or any(
+        isinstance(part, ast.Mod) for part in module.walk(above.test)
+    )
 
 
 def _noted_when_launched(context: Context) -> Iterator[Change]:

@@ -31,6 +31,44 @@ def test_says_how_to_see_what_each_process_prints_of_itself():
     assert "AM601" not in codes(training(after="print(f'{epoch} {total} {device}')"))
 
 
+def printing(*lines: str) -> str:
+    """An evaluation by whole batches with these lines in each round."""
+    body = "".join(
+        f"        {line}\n" for line in ("score = criterion(model(x.to(device)), y.to(device)).item()", *lines)
+    )
+    head = "hits, scores = 0, []\nwith torch.no_grad():\n    for j, (x, y) in enumerate(test_loader):\n"
+    return training(
+        functions="import logging\n", after=f"{head}{body}        scores.append(score)\nprint(sum(scores))\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "print(f'score {score:.3f}')",
+        "print(j, score)",
+        "logging.info('score %s', score)",
+        "if score > 1: print(score)",
+        "if epoch == 1: print(score)",
+    ],
+)
+def test_says_that_a_line_for_each_batch_of_an_evaluation_is_of_its_own_process(line: str):
+    source = printing(line)
+    stays(source, line)
+    assert "its own batches of the evaluation" in noted(source, "AM601")
+    once = [note for note in notes(source, ONCE) if "its own batches of the evaluation" in note]
+    assert once and "--show-ranks" not in once[0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["if j % 10 == 0: print(j, score)", "if j == 0: print(score)", "print(j)", "print(sum(scores))", "pass"],
+)
+def test_says_nothing_of_the_progress_of_an_evaluation(line: str):
+    assert "AM404" in codes(printing(line))
+    assert "AM601" not in codes(printing(line))
+
+
 @pytest.mark.parametrize(
     "line",
     [
