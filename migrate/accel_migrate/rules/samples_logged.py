@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accel_migrate.analysis.evaluation.results import is_length
+from accel_migrate.analysis.notes.batch_numbers import filled
 from accel_migrate.analysis.notes.batch_rows import batch_sizes
 from accel_migrate.analysis.notes.counts import Counted, Counts, counts_in
 from accel_migrate.analysis.values.loops import LoaderLoop
@@ -30,6 +31,10 @@ _LEAPS = (
     "what is counted here is this process's own, and what it is added to is of all of the data: on N processes the number leaps "
     "at the end of each epoch; count with accelerator.num_processes if it should not"
 )
+_WINDOW = (
+    "this list has an entry for each batch of this process, and the number goes by all of the data: an epoch adds N times fewer "
+    "entries than that on N processes; take the length of the prepared loader to have those of one epoch"
+)
 _SIZE = re.compile(r"len\(\w+\)|\w+\.(shape\[0\]|size\(0\)|size\(\)\[0\])|([\w.]*\.)?batch_?size", re.I)
 
 
@@ -40,6 +45,8 @@ def find(context: Context) -> Iterator[Change]:
     for loop in training.loops:
         if loop.module is not module or not loop.trains or not training.shares(loop):
             continue
+        for cut in _cut_by_all(loop, counts):
+            yield note(context, CODE, cut, _WINDOW)
         counter = _Counter(module, _counters(loop), sizes, counts)
         for node in walk(loop.statement):
             if isinstance(node, ast.Compare) and counter.compares_with_all(node):
@@ -55,6 +62,21 @@ def find(context: Context) -> Iterator[Change]:
                 yield change(context, CODE, node, message, [edit], required=False)
             elif isinstance(module.parents[node], ast.BinOp):
                 yield note(context, CODE, node, _LEAPS)
+
+
+def _cut_by_all(loop: LoaderLoop, counts: Counts) -> list[ast.Subscript]:
+    """`losses[-per_epoch:]`, of what each round appends to, by the number of the batches of all processes."""
+    module = loop.module
+    reads = [node for variable in filled(module, loop.statement) for node in module.reads(variable)]
+    cuts = [cut for node in reads if isinstance(cut := module.parents[node], ast.Subscript) and cut.value is node]
+    return [
+        cut
+        for cut in cuts
+        if isinstance(cut.slice, ast.Slice)
+        and any(
+            end is not None and counts.counted(module, end) is Counted.ALL for end in (cut.slice.lower, cut.slice.upper)
+        )
+    ]
 
 
 def _counters(loop: LoaderLoop) -> set[str]:

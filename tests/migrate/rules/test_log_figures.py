@@ -220,6 +220,24 @@ def test_notes_a_number_of_steps_that_leaps_with_each_epoch():
     assert "AM606" in codes(early)
 
 
+@pytest.mark.parametrize(
+    ("window", "told"),
+    [
+        ("losses[-per_epoch:]", True),
+        ("losses[-len(data) // 4 :]", True),
+        ("losses[epoch * per_epoch :]", True),
+        ("losses[-len(loader) :]", False),
+        ("losses[-100:]", False),
+        ("losses[epoch:]", False),
+        ("[1, 2][-per_epoch:]", False),
+    ],
+)
+def test_notes_a_window_of_steps_by_the_number_of_all_batches(window: str, told: bool):
+    ready = "losses, per_epoch = [], len(data) // 4"
+    source = training(ready=ready, inside="losses.append(loss.item())", after=f"print(np.mean({window}))")
+    assert any("N times fewer entries" in note for note in notes(source)) == told
+
+
 def test_says_nothing_of_a_count_of_steps():
     for test in ("i % 10 == 0", "seen > len(loader)", "seen * 2 > 10", "i == len(loader) - 1"):
         assert "AM606" not in codes(training(ready="seen = 0", inside=f"seen += 1\nif {test}:\n    print(seen)")), test

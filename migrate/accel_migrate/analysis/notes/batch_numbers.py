@@ -28,7 +28,7 @@ def batch_numbers(script: Script, training: Training) -> list[tuple[Module, ast.
     counts = counts_in(script, training)
     found: dict[ast.expr, Module] = {}
     for module, around in _regions(training):
-        counters, lists = _counters(module, around), _filled(module, around)
+        counters, lists = _counters(module, around), filled(module, around)
         for node in module.walk(around, ast.Name, ast.Attribute) if counters or lists else ():
             variable, parent = module.variable(node), module.parents[node]
             read = parent if variable in lists and isinstance(parent, ast.Call) and is_length(parent) else node
@@ -75,7 +75,7 @@ def _counters(module: Module, around: ast.AST) -> set[Variable]:
     return {variable for variable in found if variable is not None}
 
 
-def _filled(module: Module, around: ast.AST) -> set[Variable]:
+def filled(module: Module, around: ast.AST) -> set[Variable]:
     """Lists from before a loop to which each round appends one thing: their length numbers the batches."""
     found: set[Variable] = set()
     for call in module.walk(around, ast.Call):
@@ -148,7 +148,7 @@ def _is_mean(module: Module, around: ast.AST, node: ast.expr) -> bool:
     """`total / (i + 1)`, `sum(losses) / len(losses)`: what the loop adds up, over as many batches as this process has added."""
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
         return False
-    added = {module.variable(each.target) for each in module.walk(around, ast.AugAssign)} | _filled(module, around)
+    added = {module.variable(each.target) for each in module.walk(around, ast.AugAssign)} | filled(module, around)
     return any(module.variable(part) in added - {None} for part in module.walk(node.left, ast.Name, ast.Attribute))
 
 
