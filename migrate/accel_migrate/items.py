@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 from accel_migrate.flow.nodes import walk
-from accel_migrate.plan import Edit, Guard, Insert, Remove, Replace, Unimport
+from accel_migrate.layout import splice
+from accel_migrate.plan import Edit, Guard, Insert, Remove, Replace, Unimport, WorkOut
 from accel_migrate.source import Source
 
 Item = ast.expr | ast.keyword | ast.arg | ast.alias
@@ -43,7 +44,7 @@ def without_items(source: Source, items: Iterable[tuple[Item, Item]]) -> list[Ed
 
 def settled(source: Source, edits: Iterable[Edit]) -> list[Edit]:
     """The edits, with one for each import statement that names go from, and one for two conditions that come together."""
-    return _with_joined_guards(source, [*_without_imports(source, edits)])
+    return _with_joined_guards(source, _worked_out(source, [*_without_imports(source, edits)]))
 
 
 def _without_imports(source: Source, edits: Iterable[Edit]) -> Iterator[Edit]:
@@ -59,6 +60,17 @@ def _without_imports(source: Source, edits: Iterable[Edit]) -> Iterator[Edit]:
             yield Remove(statement)
         else:
             yield from without_items(source, [(name, name) for name in names])
+
+
+def _worked_out(source: Source, edits: list[Edit]) -> list[Edit]:
+    """`taken = kept.pop()` above the statement, and `taken` in it; other edits of the expression go with it."""
+    for lifted in [edit for edit in edits if isinstance(edit, WorkOut)]:
+        start, end = source.start(lifted.expression), source.end(lifted.expression)
+        inner = [e for e in edits if isinstance(e, Replace) and start <= e.start < end and e.end <= end]
+        text = splice(source.code(lifted.expression), start, inner)
+        edits = [edit for edit in edits if edit is not lifted and edit not in inner]
+        edits += [Insert(lifted.statement, (f"{lifted.name} = {text}",), "before"), Replace(start, end, lifted.name)]
+    return edits
 
 
 def _with_joined_guards(source: Source, edits: list[Edit]) -> list[Edit]:

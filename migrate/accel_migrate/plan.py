@@ -106,7 +106,16 @@ class Repeat:
         return f"{self.head}:\n    pass" + (f"\nelse:\n    {self.otherwise}" if self.otherwise else "")
 
 
-Edit = Replace | Remove | Unimport | Uncomment | Insert | Substitute | Unwrap | Guard | Repeat
+@dataclass(frozen=True, slots=True)
+class WorkOut:
+    """An expression of the statement is worked out above it under a name, with all that changes in it."""
+
+    statement: ast.stmt
+    expression: ast.expr
+    name: str
+
+
+Edit = Replace | Remove | Unimport | Uncomment | Insert | Substitute | Unwrap | Guard | Repeat | WorkOut
 
 
 @dataclass(frozen=True, slots=True)

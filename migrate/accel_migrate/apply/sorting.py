@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from accel_migrate.items import settled
 from accel_migrate.layout import edited, header
-from accel_migrate.plan import Edit, Guard, Insert, Remove, Repeat, Replace, Substitute, Unimport, Unwrap
+from accel_migrate.plan import Edit, Guard, Insert, Remove, Repeat, Replace, Substitute, Unimport, Unwrap, WorkOut
 from accel_migrate.source import Source
 
 
@@ -90,7 +90,7 @@ class Sorted:
         return found
 
     def _sort(self, edit: Edit) -> None:
-        assert not isinstance(edit, Replace | Unimport)
+        assert not isinstance(edit, Replace | Unimport | WorkOut)
         statement = edit.anchor if isinstance(edit, Insert) else edit.statement
         if isinstance(edit, Insert):
             (self.before if edit.where == "before" else self.after).setdefault(statement, []).append(edit)

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice, takewhile
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from accel_migrate.effects import more_than_an_answer
 from accel_migrate.flow.nodes import called_name, unparse, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.items import settled
-from accel_migrate.plan import Guard, Insert, Remove, Repeat, Replace, Substitute, Unwrap
+from accel_migrate.plan import Edit, Guard, Insert, Remove, Repeat, Replace, Substitute, Unwrap
 from accel_migrate.source import Source
 
 CODE = "AM957"
@@ -121,10 +122,14 @@ class _Plan:
     replaced: dict[ast.AST, list[Replace]] = field(default_factory=dict)
     originals: list[Head] = field(default_factory=list)
 
+    @cached_property
+    def edits(self) -> list[Edit]:
+        return settled(self.file.before.source, (edit for change in self.file.changes for edit in change.edits))
+
     def __post_init__(self) -> None:
         self.originals = heads(self.file.before.source)
         replacements: list[Replace] = []
-        for edit in settled(self.file.before.source, (edit for change in self.file.changes for edit in change.edits)):
+        for edit in self.edits:
             if isinstance(edit, Remove | Substitute):
                 self._goes(edit.statement)
             elif isinstance(edit, Unwrap):
@@ -165,7 +170,7 @@ class _Plan:
             if statement not in self.gone:
                 found[self._rewritten(statement, edits)] += 1
         texts: list[str] = []
-        for edit in dict.fromkeys(edit for change in self.file.changes for edit in change.edits):
+        for edit in dict.fromkeys(self.edits):
             if isinstance(edit, Insert | Substitute):
                 texts += edit.statements
             elif isinstance(edit, Guard):

@@ -11,9 +11,9 @@ from accel_migrate.analysis.notes.renewed import renewed
 from accel_migrate.analysis.notes.written_once import concerns, writings, written_once
 from accel_migrate.analysis.storage.files import runs_command
 from accel_migrate.analysis.storage.read_back import read_back
-from accel_migrate.edits import change, note, replace_node
+from accel_migrate.edits import change, note
 from accel_migrate.flow.scopes import Module
-from accel_migrate.plan import Change, Edit, Guard, Insert
+from accel_migrate.plan import Change, Edit, Guard, Insert, WorkOut
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM504"
@@ -29,7 +29,7 @@ def find(context: Context) -> Iterator[Change]:
         if writing.spelled is not None and not writing.trouble:
             edits: list[Edit] = [Guard(writing.statement, f"{writing.spelled}.is_main_process")]
             if writing.ahead is not None:
-                edits += _worked_out(module, writing.statement, writing.ahead, writing.name)
+                edits.append(_worked_out(module, writing.statement, writing.ahead, writing.name))
             yield change(context, CODE, writing.statement, "one process writes the file", edits)
         else:
             named = training.accelerator(module, writing.statement) is not None
@@ -59,12 +59,11 @@ def _kept_apart(context: Context, statement: ast.stmt) -> str:
     )
 
 
-def _worked_out(module: Module, statement: ast.stmt, argument: ast.expr, name: str) -> list[Edit]:
+def _worked_out(module: Module, statement: ast.stmt, argument: ast.expr, name: str) -> WorkOut:
     """`os.remove(kept.pop())`: every process takes it out of its own list; and every process runs the model."""
     while module.resolve(name, module.scope(statement)) is not None:
         name += "_out"
-    ahead = Insert(statement, (f"{name} = {module.source.code(argument)}",), "before")
-    return [ahead, replace_node(module.source, argument, name)]
+    return WorkOut(statement, argument, name)
 
 
 def _waits(context: Context) -> Iterator[Change]:

@@ -747,7 +747,6 @@ def test_guards_the_calls_of_a_function_that_only_writes() -> None:
         ('kept["rows"] = rows', "np.random.shuffle(rows)", 'keep(rows, "r")'),
         ('print("kept", path)', "return path", 'keep(rows, "r")'),
         ("kept = {}", "kept = {}", 'name = keep(rows, "r")'),
-        ("kept = {}", "kept = {}", 'keep(model(x), "r")'),
         ("kept = {}", "kept = {}", 'keep(rows, "r")\nlater(keep)'),
     ],
 )
@@ -825,3 +824,36 @@ def test_a_function_of_a_file_that_is_not_read_may_read_what_was_saved():
     becomes(training(after=scored), "accelerator.wait_for_everyone()\nevaluate(path)")
     shown = saved.format(read="from os import fspath\n    fspath(path)")
     assert "wait_for_everyone" not in migrated(training(after=shown))
+
+
+def test_all_work_out_what_the_calls_of_a_function_that_writes_hand_over() -> None:
+    train = with_helper(KEEPING, 'keep(model(x), "r")')[0]
+    assert "output = model(x)\n" in train and 'keep(output, "r")' in train
+
+
+@pytest.mark.parametrize("read", ["model.fc.weight.detach().numpy()", "model.rows().tolist()"])
+def test_all_gather_the_weights_that_one_process_writes(read: str) -> None:
+    functions = (
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.fc = nn.Linear(3, 2)\n"
+        "    def forward(self, x):\n        return self.fc(x)\n    def rows(self):\n        return self.fc.weight\n"
+    )
+    source = training(functions=functions, after=f'np.save("w.npy", {read})')
+    source = source.replace("model = nn.Linear(3, 2)", "model = Net()")
+    becomes(source, f'output = {read}\nif accelerator.is_main_process:\nnp.save("w.npy", output)')
+    taken = source.replace(f'np.save("w.npy", {read})', "rows = model.rows()\n    np.save('w.npy', rows.numpy())")
+    becomes(taken, "output = rows.numpy()\nif accelerator.is_main_process:\nnp.save('w.npy', output)")
+    handed = source.replace(f'"w.npy", {read}', "model.rows(), 'w.txt'").replace("np.save(", "dump(")
+    written = (
+        "def dump(rows, path):\n    text = str(rows.tolist())\n    with open(path, 'w') as f:\n        f.write(text)\n"
+    )
+    handed = handed.replace("class Net", f"{written}class Net")
+    assert "no condition may keep a process out" in noted(handed, "AM105")
+
+
+def test_what_is_worked_out_above_a_guard_is_changed_there() -> None:
+    source = training(after='save_image(model(x.to(device)), "x.png")')
+    becomes(source, 'output = model(x)\nif accelerator.is_main_process:\nsave_image(output, "x.png")')
+    parallel = training(after='save_image(model.module(x), "x.png")').replace(
+        "model = nn.Linear(3, 2)", "model = nn.DataParallel(nn.Linear(3, 2))"
+    )
+    becomes(parallel, 'output = model(x)\nif accelerator.is_main_process:\nsave_image(output, "x.png")')

@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterator
 
 from accel_migrate.analysis.trainings.training import Script, Training
+from accel_migrate.analysis.values.made_of import without_wrapper
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.flow.nodes import is_call_of
+from accel_migrate.flow.once import once
 from accel_migrate.flow.scopes import Binding, Module
 
 _YIELD = ("parameters", "named_parameters")
@@ -19,6 +21,7 @@ _NUMBERS = ("numpy", "tolist", "item")
 _HAND_ON = ("zip", "enumerate", "next", "list", "tuple", "iter", "filter", "sorted")
 
 
+@once
 def weights_by_hand(script: Script, training: Training, module: Module, with_gradients: bool = False) -> list[ast.Call]:
     """The calls, in the order of the file; those before `prepare` meet whole weights. Of gradients another rule speaks."""
     weights = _Weights(script, training, module, with_gradients)
@@ -58,8 +61,31 @@ class _Weights:
         if isinstance(node, ast.Attribute) and node.attr in _NAMED:
             return any(map(self._is_prepared, _below(node)))
         if isinstance(node, ast.Call):
-            return _is_named(node.func, "next") and self._yields(node)
-        return depth < 2 and any(self._is_bound(binding, depth + 1) for binding in self._bound(node))
+            return (_is_named(node.func, "next") and self._yields(node)) or self._gives_one(node)
+        return depth < 2 and (
+            any(self._is_bound(binding, depth + 1) for binding in self._bound(node)) or self._is_handed_one(node, depth)
+        )
+
+    def _gives_one(self, call: ast.Call) -> bool:
+        """`model.rows()` of a model whose method gives back `self.table.weight`."""
+        function = call.func
+        if not isinstance(function, ast.Attribute) or not any(map(self._is_prepared, _below(function))):
+            return False
+        method = self.script.roles.forward_of(self.module, without_wrapper(function.value), function.attr)
+        given = method.returned if method is not None else []
+        return any(_attribute(part) in _NAMED for value in given for part in (value, *_below(value)))
+
+    def _is_handed_one(self, node: ast.expr, depth: int) -> bool:
+        """Whether a parameter is a weight in one of the calls of its function."""
+        variable = self.module.variable(node) if isinstance(node, ast.Name) else None
+        if variable is None or not self.module.is_parameter(variable):
+            return False
+        given = [(caller, passed) for caller, _, passed in self.script.graph.given(variable) if passed is not None]
+        return any(
+            _Weights(self.script, self.training, caller, self.with_gradients)._is_one(part, depth + 1)
+            for caller, passed in given
+            for part in (passed, *_below(passed))
+        )
 
     def _bound(self, node: ast.expr) -> list[Binding]:
         """What a name is set to or goes through; another loop may use the same name for something else."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from accel_migrate.analysis.notes.about_files import asks_and_writes, only_writes
 from accel_migrate.analysis.notes.elsewhere import done_by_all, read_in_run
+from accel_migrate.analysis.notes.weights_by_hand import weights_by_hand
 from accel_migrate.analysis.storage.files import Written, downloads, runs_model
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.flow.nodes import calls_method, unparse, walk
@@ -30,7 +31,7 @@ class Writing:
     spelled: str | None
     trouble: str
     ahead: ast.expr | None = (
-        None  # an argument that all processes must work out: it changes what they read, or runs a model
+        None  # an argument that all processes must work out: it changes what they read, runs a model or reads its weights
     )
     name: str = "taken"  # of that argument
 
@@ -54,7 +55,7 @@ def _writings(script: Script, training: Training, module: Module) -> Iterator[Wr
             spelled = training.ready(module, call) if owner is module and call not in seen else None
             if spelled is not None:
                 seen.add(call)
-                yield Writing(call, spelled, "")
+                yield _writing(script, training, module, Written(module, call), spelled)
         if (
             not lifted
             and written.module is module
@@ -101,8 +102,7 @@ def _may_be_guarded(script: Script, training: Training, module: Module, call: as
         isinstance(statement, ast.Expr)
         and training.ready(module, call) is not None
         and done_by_all(script, training, module, call)
-        and not _trouble(script, module, Written(module, statement))
-        and not any(_changed(training, module, statement))
+        and not _writing(script, training, module, Written(module, statement), None).trouble
     )
 
 
@@ -121,7 +121,9 @@ def _whole(script: Script, training: Training, written: Written) -> Written:
 
 
 def _writing(script: Script, training: Training, module: Module, written: Written, spelled: str | None) -> Writing:
-    runs = [call for call in module.walk(written.statement, ast.Call) if runs_model(script.roles, module, call)]
+    gathers = [] if training.wraps_models else weights_by_hand(script, training, module)
+    calls = module.walk(written.statement, ast.Call)
+    runs = [call for call in calls if call in gathers or runs_model(script.roles, module, call)]
     ahead = _argument(written.statement)
     made = next(
         (each for each in _arguments(written.statement) if runs and all(module.holds(each, r) for r in runs)), None

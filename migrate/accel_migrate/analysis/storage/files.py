@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from accel_migrate.analysis.distribution.rank_flow import RankFlow
 from accel_migrate.analysis.processes.timing import Timing
 from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.analysis.values.made_of import without_wrapper
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.analysis.values.sources import contents
 from accel_migrate.flow.closure import closure
@@ -245,8 +246,10 @@ def runs_model(roles: Roles, module: Module, call: ast.Call) -> bool:
     if is_forward(roles, module, call):
         return True
     owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-    target = roles.target(module, call) if owner is not None and roles.role(module, owner) & Role.MODEL else None
-    return target is not None
+    if owner is None or not roles.role(module, owner) & Role.MODEL:
+        return False
+    bare = roles.forward_of(module, without_wrapper(owner), call.func.attr)  # type: ignore[attr-defined]
+    return bare is not None or roles.target(module, call) is not None
 
 
 def writes(module: Module, call: ast.Call) -> bool:
