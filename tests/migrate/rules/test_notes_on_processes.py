@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from textwrap import dedent
+from textwrap import dedent, indent
 
 import pytest
 from accel_migrate.pipeline import migrate
@@ -1479,6 +1479,36 @@ def test_noise_follows_the_last_seed_before_a_step(ready: str, inside: str, afte
 def test_a_seed_below_the_training_is_not_what_its_noise_follows() -> None:
     source = training(functions="torch.manual_seed(3)\n", inside="noise = torch.randn(4)")
     assert "after prepare, if" in noted(source + "torch.manual_seed(5)\n", "AM803")
+
+
+SEEDED_LAYER = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.body, self.drop = nn.Linear(3, 2), nn.Dropout(0.5)
+    def forward(self, x):
+        return self.drop(self.body(x))
+def check():
+    print(Net().eval()(torch.zeros(1, 3)))
+"""
+
+
+@pytest.mark.parametrize(
+    "start", ["if __name__ == '__main__':\n    fit()\n    check()", "def run():\n    fit()\n    check()\nrun()"]
+)
+def test_a_seed_that_only_an_evaluation_below_the_training_comes_to_is_not_what_its_noise_follows(start: str) -> None:
+    source = training(functions=SEEDED_LAYER).replace("model = nn.Linear(3, 2)", "model = Net()")
+    head, _, loop = source.partition("for epoch in range(2):")
+    source = f"{head}def fit():\n{indent('for epoch in range(2):' + loop, '    ')}\n{start}\n"
+    line = source.lstrip("\n").split("\n").index("        torch.manual_seed(3)") + 1
+    message = noted(source, "AM803")
+    assert (
+        f"seeded alike (line {line}); after prepare, if accelerator.num_processes > 1: torch.manual_seed(3 + "
+        in message
+    )
+    rounds = "for fold in range(2):\n    fit()\n    check()\n"
+    assert "after line" in noted(source.replace(start, rounds), "AM803")
 
 
 def test_names_the_seed_where_prepare_is_in_another_file_than_the_loop() -> None:

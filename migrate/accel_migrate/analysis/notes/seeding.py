@@ -160,7 +160,7 @@ class Seeding:
         if depth > 5 or not self.training.timing.after_prepare(module, call):
             return []
         function = module.scope(call).function
-        if any(module.holds(step, call) or may_follow(module, call, step) for step in self._steps(module, function)):
+        if any(may_follow(module, call, step) for step in self._steps(module, function)):
             return [(module, call)]
         sites = self.graph.sites.get(function, ()) if function is not None else ()
         return [run for site in sites for run in self._before_a_step(*site, depth + 1)]
