@@ -22,10 +22,11 @@ def find(context: Context) -> Iterator[Change]:
         return  # the original ran on several processes already
     if not trains_on_share(script, training) and Seeding(script, training, context.settings.target).makes_the_same():
         return  # every process goes through the same, AM805 says
+    loaded = script.loaded(training)  # another script may put something in on the way of a loss that both compute
     for kept in find_kept(script.graph, training.local, training.backwards):
         if kept.module is module:
             yield note(context, CODE, kept.statement, _message(context, kept, ""))
-        elif kept.module not in training.modules and training.place.module is module:
+        elif kept.module in loaded and kept.module not in training.modules and training.place.module is module:
             where = f" ({kept.module.source.path.name}:{kept.statement.lineno})"
             message = _message(context, kept, where)
             yield note(context, CODE, training.place.after, message)

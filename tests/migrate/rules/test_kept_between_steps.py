@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from accel_migrate.pipeline import migrate
+from accel_migrate.source import Source
 
 from tests.migrate.rules.scripts import codes, training
 from tests.migrate.rules.verbs import noted
@@ -221,3 +225,21 @@ def test_what_a_step_may_go_on_with_is_kept(first: str):
         loss="parts(model(x), y.float())",
     )
     assert "`self.area`" in noted(source, "AM811")
+
+
+def test_what_only_another_script_keeps_is_not_named():
+    """Both scripts run one model, so what one hands it may come to the forward that the other trains through."""
+    shared = "from torch import nn\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    shared += "        self.body = nn.Linear(3, 2)\n    def forward(self, x):\n        return self.body(x)\n"
+    store = "class Store:\n    def __init__(self):\n        self.kept = []\n    def put(self, x):\n"
+    store += "        self.kept.append(x)\n    def next(self):\n        return self.kept.pop()\n"
+    plain = training(functions="from net import Net").replace("nn.Linear(3, 2)", "Net()")
+    keeping = plain.replace("from net import Net", "from net import Net\nfrom store import Store\nstore = Store()")
+    keeping = keeping.replace("        loss =", "        store.put(x)\n        loss =").replace(
+        "model(x)", "model.forward(store.next())"
+    )
+    files = {"net": shared, "store": store, "plain": plain, "keeping": keeping}
+    results = migrate([Source.from_bytes(Path(f"{name}.py"), text.encode()) for name, text in files.items()])
+    told = {r.path.stem: [n.message for n in r.notes if n.code == "AM811"] for r in results}
+    assert not told["plain"]
+    assert any("`self.kept` (store.py:5)" in message for message in told["keeping"])
