@@ -33,7 +33,16 @@ from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.analysis.values.unread import Unseen
 from accel_migrate.flow.closure import closure
-from accel_migrate.flow.nodes import all_arguments, calls_method, is_call_of, is_none, parts_of_value, unparse, walk
+from accel_migrate.flow.nodes import (
+    all_arguments,
+    arguments_at,
+    calls_method,
+    is_call_of,
+    is_none,
+    parts_of_value,
+    unparse,
+    walk,
+)
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Definition, default_of
 from accel_migrate.flow.reaching import reaching
@@ -315,6 +324,8 @@ class _Search:
     def _of_torch(self, module: Module, name: str, node: ast.Call) -> Reduced:
         """What a function of torch gives: a row for each sample only where it is known to keep them apart."""
         found = worst(self.kind(module, argument) for argument in node.args)
+        if name == "grad" and self._is_of_samples(module, node):
+            return Reduced("rows")
         if (
             found.kind in ("mean", "sum") and name in _CURVED
         ):  # of a sum: as in log(sum(exp(x))), which adds up no samples
@@ -323,6 +334,12 @@ class _Search:
             return Reduced("free")
         by_row = name in _BY_ROW or _turns_rows(name, node.args[1:], node.keywords)
         return found if by_row or found.kind in WORST[:4] else Reduced("unseen", node)
+
+    def _is_of_samples(self, module: Module, node: ast.Call) -> bool:
+        """`grad(net(x).sum(), x)`: by samples, not by weights; the sum is what lets each sample have the gradient of its own."""
+        taken = worst(self.kind(module, each) for each in arguments_at(node, 0, "outputs"))
+        by = [self.kind(module, each).kind for each in arguments_at(node, 1, "inputs")]
+        return taken.kind in ("rows", "sum") and by == ["rows"]
 
     def _weighed(self, module: Module, found: Reduced, weight: ast.expr | None) -> Reduced:
         """A mean by class, where there are weights: those that are None, or may be, make it the plain mean, or may."""

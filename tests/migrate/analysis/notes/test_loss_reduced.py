@@ -202,3 +202,24 @@ def test_targets_that_a_library_parts_are_numbers() -> None:
     functions = "from sklearn.model_selection import train_test_split\n"
     parted = "held, rest = train_test_split(torch.randn(4, 2), test_size=0.5)\n"
     told("mean", "F.mse_loss(model(x), held.float())", functions, parted)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        ("mean", "model(mid).sum(), mid"),
+        ("mean", "outputs=model(mid).sum(), inputs=mid, create_graph=True"),
+        ("mean", "model(mid), mid, torch.ones(4, 2)"),
+        ("mean", "[model(mid).sum()], [mid]"),
+        ("sum", "model(mid).sum(), model.weight"),
+        ("sum", "model(mid).sum(), list(model.parameters())"),
+    ],
+)
+def test_a_gradient_by_samples_has_a_row_for_each_whatever_adds_up_what_it_is_taken_of(kind: str, given: str):
+    slope = f"mid = (0.5 * x).requires_grad_(True)\n        slope = torch.autograd.grad({given})[0]\n"
+    told(kind, "0\n        " + slope + "        loss = model(x).mean() + ((slope.norm(2, dim=1) - 1) ** 2).mean()")
+
+
+def test_a_sum_of_gradients_by_samples_is_a_sum():
+    slope = "mid = (0.5 * x).requires_grad_(True)\n        slope = torch.autograd.grad(model(mid).sum(), mid)[0]\n"
+    told("sum", "0\n        " + slope + "        loss = model(x).mean() + slope.pow(2).sum()")
