@@ -37,7 +37,7 @@ def batch_numbers(script: Script, training: Training) -> list[tuple[Module, ast.
                 if (
                     whole is not None
                     and not _goes_on(module, whole)
-                    and not _is_of_share(module, counts, whole, counters | lists)
+                    and not _is_of_share(module, counts, whole, counters | lists, _of_all_epochs(module, read))
                     and not _is_mean(module, around, whole)
                 ):
                     found[whole] = module
@@ -106,13 +106,23 @@ def _names(module: Module, node: ast.expr, variables: set[Variable | None]) -> b
 
 def _goes_on(module: Module, node: ast.expr) -> bool:
     """`done = epoch * len(loader) + i`: the number of a batch over all epochs, and no use of it yet."""
-    linear = all(
+    return _is_linear(module, node) and isinstance(module.parents[node], ast.Assign)
+
+
+def _of_all_epochs(module: Module, node: ast.expr) -> ast.expr:
+    """All of `epoch * len(loader) + i`, which is no number of a batch that is set against a length."""
+    while isinstance(parent := module.parents[node], ast.BinOp) and _is_linear(module, parent):
+        node = parent
+    return node
+
+
+def _is_linear(module: Module, node: ast.expr) -> bool:
+    return all(
         isinstance(part, ast.Name | ast.Attribute | ast.Constant | ast.expr_context | ast.Add | ast.Mult)
         or (isinstance(part, ast.BinOp) and isinstance(part.op, ast.Add | ast.Mult))
         or is_length(part)
         for part in module.walk(node)
     )
-    return linear and isinstance(module.parents[node], ast.Assign)
 
 
 def _used(module: Module, node: ast.expr) -> ast.expr | None:
@@ -130,18 +140,18 @@ def _used(module: Module, node: ast.expr) -> ast.expr | None:
         ):
             return None  # `"%d" % i`
         if isinstance(parent, ast.Compare):
-            return None if _is_first(parent) else parent
+            return None if _is_first(module, parent) else parent
         if not isinstance(parent, ast.expr | ast.keyword):
             return None if whole is node else whole
         whole = parent if isinstance(parent, ast.expr) else whole
     return None
 
 
-def _is_first(node: ast.Compare) -> bool:
+def _is_first(module: Module, node: ast.Compare) -> bool:
     """`i == 0`, `step > 0`: every process has a first batch."""
     sides = (node.left, *node.comparators)
     zero = any(isinstance(side, ast.Constant) and side.value in (0, None) for side in sides)
-    return zero and all(isinstance(side, ast.Constant | ast.Name | ast.Attribute) for side in sides)
+    return zero and all(_is_linear(module, side) for side in sides)
 
 
 def _is_mean(module: Module, around: ast.AST, node: ast.expr) -> bool:
@@ -187,11 +197,14 @@ def _is_inner(module: Module, statement: ast.stmt, reader: Module, read: ast.AST
     return inside or any(isinstance(each, ast.Lambda) for each in reader.ancestors(read))
 
 
-def _is_of_share(module: Module, counts: Counts, node: ast.expr, counters: Set[Variable | None]) -> bool:
+def _is_of_share(
+    module: Module, counts: Counts, node: ast.expr, counters: Set[Variable | None], number: ast.expr
+) -> bool:
     """Whether a number is set against the length of a sharded loader, taken after `prepare`, by itself or under a name."""
-    calls = [part for part in module.walk(node, ast.Call) if is_length(part)]
+    own = set(module.walk(number))
+    calls = [part for part in module.walk(node, ast.Call) if is_length(part) and part not in own]
     lengths: list[ast.AST] = [call for call in calls if module.variable(call.args[0]) not in counters]
-    for part in module.walk(node, ast.Name):
+    for part in (name for name in module.walk(node, ast.Name) if name not in own):
         variable = module.variable(part)
         values = (
             [binding.value for binding in module.bindings(variable)]
