@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.migrate.rules.scripts import training
-from tests.migrate.rules.verbs import migrated, noted, unchanged
+from tests.migrate.rules.verbs import migrated, noted, notes, unchanged
 
 _BY_NUMBER = "is paired with a batch by the number of it"
 
@@ -41,6 +41,34 @@ def test_a_function_that_is_handed_the_number_is_looked_into():
 def test_what_each_round_goes_on_by_numbers_the_samples():
     source = paired("targets[seen : seen + len(x)]").replace("    total = 0.0\n", "    total = 0.0\n    seen = 0\n")
     assert _BY_NUMBER in unchanged(source.replace("optimizer.step()\n", "optimizer.step()\n        seen += len(x)\n"))
+
+
+ZIPPED = [
+    ("(x, y), own in zip(loader, targets)", "own"),
+    ("(x, y), own in zip(loader, targets.split(4))", "own.to(device)"),
+    ("i, ((x, y), own) in enumerate(zip(loader, targets))", "own"),
+    ("i, (x, y) in zip(range(10), loader)", "targets[i]"),
+    ("i, (x, y) in zip(itertools.count(), loader)", "targets[i]"),
+]
+
+
+@pytest.mark.parametrize(("head", "chosen"), ZIPPED)
+def test_what_is_zipped_with_a_loader_goes_by_the_number_as_well(head, chosen):
+    def source(chosen: str, shuffle: str = "False") -> str:
+        return paired(chosen, shuffle=shuffle).replace("i, (x, y) in enumerate(loader)", head)
+
+    assert _BY_NUMBER in unchanged(source(chosen))
+    migrated(source("y"))
+    migrated(source(chosen, shuffle="True"))
+
+
+@pytest.mark.parametrize("other", ["range(40)", "others", "iter(others)", "itertools.cycle(others)", "forever(others)"])
+def test_what_another_loader_yields_is_left_to_who_judges_that(other):
+    ready = "others = DataLoader(data, batch_size=4)\ndef forever(loader):\n    while True:\n        yield from loader"
+    source = paired("y * len(own)", ready=ready).replace(
+        "i, (x, y) in enumerate(loader)", f"(x, y), own in zip(loader, {other})"
+    )
+    assert not any(_BY_NUMBER in note for note in notes(source))
 
 
 def test_a_loader_that_shuffles_has_no_order_to_pair_by():
