@@ -185,3 +185,21 @@ def test_a_schedule_that_was_saved_by_several_processes_counts_otherwise() -> No
     assert "counts the batches of one of them" in noted(source, "AM502")
     steps = scheduled("StepLR(optimizer, 1000)").replace("for epoch in range(2)", resumed)
     assert not any("counts the batches" in each for each in notes(steps))
+
+
+def test_a_sampler_that_repeated_one_order_is_named() -> None:
+    def told(source: str) -> bool:
+        return any("it repeated one order in every epoch" in each for each in notes(source))
+
+    assert told(script())
+    beside = "aside = DistributedSampler(rest)\n        sampler = DistributedSampler"
+    assert told(script(body="aside.set_epoch(0)").replace("sampler = DistributedSampler", beside))
+    assert not told(script(body="maybe.set_epoch(0)"))
+    assert not told(script(sampler=", shuffle=False"))
+    assert not told(script(body="sampler.set_epoch(epoch)"))
+    assert not told(script(body="loader.sampler.set_epoch(epoch)"))
+    assert not told(script().replace("for epoch in range(2)", "if True"))
+    inline = script().replace("sampler=sampler", "sampler=DistributedSampler(data)")
+    inline = inline.replace("        sampler = DistributedSampler(data)\n", "")
+    assert told(inline)
+    assert not told(inline.replace("    pass\n\n\n    main", "    loader.sampler.set_epoch(epoch)\n\n\n    main"))

@@ -202,6 +202,28 @@ def epochs_told(
     return replacements, staying
 
 
+def is_told(graph: CallGraph, sharded: Shared) -> bool:
+    """Whether a `set_epoch` may reach the sampler that a loader had; of what is not known to be another it may."""
+    sampler = sharded.module.variable(sharded.sampler.value)
+    for module, call in graph.roles.project.calls:
+        if not calls_method(call, "set_epoch"):
+            continue
+        loader = _told(call)
+        if loader is not None:
+            built = [made for _, made in built_calls(graph, module.variable(loader), Role.LOADER)]
+            if not built or sharded.call in built:
+                return True
+        elif not _is_another_sampler(module, call.func.value, sampler):
+            return True
+    return False
+
+
+def _is_another_sampler(module: Module, owner: ast.expr, sampler: Variable | None) -> bool:
+    values = [binding.value for binding in module.bindings_of(owner)]
+    made = [module.full_name(v.func) if isinstance(v, ast.Call) else "" for v in values]
+    return module.variable(owner) != sampler and bool(made) and all(n.endswith("Sampler") for n in made)
+
+
 def _told(call: ast.Call) -> ast.expr | None:
     """The loader of `loader.sampler.set_epoch(...)`, `loader.batch_sampler.sampler.set_epoch(...)`."""
     if not calls_method(call, "set_epoch"):
