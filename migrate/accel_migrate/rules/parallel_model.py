@@ -113,7 +113,7 @@ RULE = Rule(
     summary="DistributedDataParallel and DataParallel go",
     why="`prepare` returns the model itself, on one process and on many, so `.module` goes. (With `--target accelerate` the "
     "model is wrapped on several processes, and `.module` becomes `unwrap_model`, which is right on both.) The options of "
-    "DistributedDataParallel are handed on by DistributedDataParallelKwargs; `find_unused_parameters` and `static_graph` to "
+    "DistributedDataParallel are handed on by DistributedDataParallelKwargs; `find_unused_parameters` to "
     "Accelerate alone, since here each loss shows which weights it came through.",
     example_before="model = DDP(model, device_ids=[rank])\nmodel.module.freeze()",
     example_after="model.freeze()",

@@ -26,12 +26,42 @@ def test_settings_are_handed_on():
 
 
 def test_what_a_wrapper_is_told_of_forwards_to_come_goes_with_it():
-    source = script(wrapper=", find_unused_parameters=True, broadcast_buffers=False, static_graph=True")
+    source = script(wrapper=", find_unused_parameters=True, broadcast_buffers=False")
     assert "[DistributedDataParallelKwargs(broadcast_buffers=False)]" in migrated(source)
-    told = "find_unused_parameters=True, broadcast_buffers=False, static_graph=True"
+    told = "find_unused_parameters=True, broadcast_buffers=False"
     assert f"DistributedDataParallelKwargs({told})" in " ".join(migrated(source, ACCELERATE).split())
-    alone = migrated(script(wrapper=", find_unused_parameters=True, static_graph=True"))
+    alone = migrated(script(wrapper=", find_unused_parameters=True"))
     assert "Accelerator()" in alone and "DistributedDataParallelKwargs" not in alone
+
+
+def test_a_static_graph_may_have_several_gradients_of_a_weight_and_is_handed_on():
+    source = script(wrapper=", find_unused_parameters=True, static_graph=True")
+    assert "[DistributedDataParallelKwargs(static_graph=True)]" in migrated(source)
+
+
+def two_wrappers(told: str, of_second: str) -> str:
+    second = f"judge = DDP(nn.Linear(2, 2).cuda(){of_second})"
+    return (
+        script(wrapper=told)
+        .replace("optimizer = ", f"{second}\n        other = torch.optim.SGD(judge.parameters())\n        optimizer = ")
+        .replace("model(x.cuda())", "model(judge(x.cuda()))")
+        .replace("optimizer.step()", "optimizer.step()\n                other.step()")
+    )
+
+
+def test_what_one_wrapper_is_told_does_not_hold_for_another():
+    for first, second in (
+        ("", ", broadcast_buffers=False"),
+        (", broadcast_buffers=False", ""),
+        (", static_graph=True", ""),
+    ):
+        assert "is not the same wherever a model" in unchanged(two_wrappers(first, second))
+    alike = migrated(two_wrappers(", broadcast_buffers=False", ", broadcast_buffers=False, bucket_cap_mb=4"))
+    assert "DistributedDataParallelKwargs(broadcast_buffers=False, bucket_cap_mb=4)" in " ".join(alike.split())
+    assert "broadcast_buffers=True" in migrated(two_wrappers("", ", broadcast_buffers=True"))
+    for target in ((), (ACCELERATE,)):
+        searched = migrated(two_wrappers("", ", find_unused_parameters=True"), *target)
+        assert ("DistributedDataParallelKwargs(find_unused_parameters=True)" in searched) == bool(target)
 
 
 def test_a_setting_without_counterpart_leaves_the_loop():

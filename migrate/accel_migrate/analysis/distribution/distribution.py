@@ -13,7 +13,14 @@ from accel_migrate.analysis.distribution.collectives import ADDING_UP, collectiv
 from accel_migrate.analysis.distribution.one_or_many import refusals_alone, runs_on_several, silenced_prints
 from accel_migrate.analysis.distribution.ranks import CODE as RANK
 from accel_migrate.analysis.distribution.ranks import Ranks, is_guarded
-from accel_migrate.analysis.distribution.replacements import ACCELERATOR, Distribution, Replacement, Spawned, Wrapping
+from accel_migrate.analysis.distribution.replacements import (
+    ACCELERATOR,
+    SETTINGS,
+    Distribution,
+    Replacement,
+    Spawned,
+    Wrapping,
+)
 from accel_migrate.analysis.distribution.samplers import CODE as SAMPLER
 from accel_migrate.analysis.distribution.samplers import epochs_told, find_samplers
 from accel_migrate.analysis.distribution.spawning import find_spawned, world_counts
@@ -31,9 +38,6 @@ from accel_migrate.flow.torch_api import is_parallel
 
 GROUP = "AM701"
 _JOINING = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NCCL_SOCKET_IFNAME")
-_SETTINGS = {
-    "find_unused_parameters", "broadcast_buffers", "bucket_cap_mb", "gradient_as_bucket_view", "static_graph",
-}  # fmt: skip
 _STARTS = "starts processes by itself; call the function that it is handed in its place, and start with `accel launch`"
 _READS = {
     "get_rank", "get_world_size", "is_initialized", "is_available", "is_nccl_available", "is_torchelastic_launched",
@@ -89,7 +93,6 @@ def find_distribution(
         tuple(shared),
         spawned,
         worker,
-        settings=_settings(wrappings),
         timeout=_timeout(modules),
         epochs=tuple((module, call) for module, (_, staying) in told.items() for call in staying),
         ranks=frozenset(ranks.held),
@@ -249,16 +252,10 @@ def _wrappings(module: Module) -> Iterator[Wrapping]:
         name = dotted.rpartition(".")[2]
         if is_parallel(dotted) and call.args:
             for keyword in call.keywords:
-                allowed = {"device_ids", "output_device", "dim", *_SETTINGS}
+                allowed = {"device_ids", "output_device", "dim", *SETTINGS}
                 if keyword.arg not in allowed:
                     raise NotMigrated(f"{name}({keyword.arg}=...) has no counterpart", (module, call))
             yield Wrapping(module, call, call.args[0], name == "DataParallel")
-
-
-def _settings(wrappings: list[Wrapping]) -> tuple[tuple[str, ast.expr], ...]:
-    wanted = [w.call.keywords for w in wrappings if not w.is_data_parallel]
-    found = ([(k.arg, k.value) for k in said if k.arg in _SETTINGS and k.arg is not None] for said in wanted)
-    return tuple(next(filter(None, found), ()))
 
 
 def _timeout(modules: list[Module]) -> tuple[Module, ast.expr] | None:

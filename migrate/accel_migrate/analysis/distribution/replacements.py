@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 
 ACCELERATOR = "{accelerator}"  # stands for the Accelerator in the text of a replacement
 
+# Of DistributedDataParallel, which DistributedDataParallelKwargs has as well.
+SETTINGS = {
+    "find_unused_parameters", "broadcast_buffers", "bucket_cap_mb", "gradient_as_bucket_view", "static_graph",
+}  # fmt: skip
+
 
 @dataclass(frozen=True, eq=False)
 class Replacement:
@@ -43,6 +48,10 @@ class Wrapping:
     call: ast.Call
     model: ast.expr
     is_data_parallel: bool
+
+    @property
+    def settings(self) -> dict[str, ast.expr]:
+        return {k.arg: k.value for k in self.call.keywords if k.arg in SETTINGS}
 
     @property
     def in_place(self) -> bool:
@@ -85,7 +94,6 @@ class Distribution:
     shared: tuple[Shared, ...] = ()
     spawned: Spawned | None = None
     worker: Worker | None = None
-    settings: tuple[tuple[str, ast.expr], ...] = ()  # of DistributedDataParallel
     timeout: tuple[Module, ast.expr] | None = None  # of init_process_group
     epochs: tuple[tuple[Module, ast.Call], ...] = ()  # set_epoch() of samplers that stay
     ranks: frozenset[Variable] = frozenset()
@@ -96,10 +104,6 @@ class Distribution:
 
     def __bool__(self) -> bool:
         return bool(self.replacements or self.wrappings or self.shared or self.spawned)
-
-    @property
-    def settings_module(self) -> Module | None:
-        return next((w.module for w in self.wrappings if not w.is_data_parallel), None)
 
     def modules(self) -> list[Module]:
         found = [p.module for p in self.replacements if not p.optional] + [w.module for w in self.wrappings]

@@ -20,7 +20,9 @@ from accel_migrate.flow.scopes import Function, Module, Scope, Variable
 from accel_migrate.flow.sequence import comes_first
 
 # What a wrapper is told of the forwards to come; without one each loss shows which weights it came through.
-_OF_FORWARDS = ("find_unused_parameters", "static_graph")
+_OF_FORWARDS = "find_unused_parameters"
+# What decides how a model trains, or whether it can, as a wrapper has it that is not told.
+_DEFAULTS = {"broadcast_buffers": "True", "find_unused_parameters": "False", "static_graph": "False"}
 
 
 def with_unwrapping(
@@ -67,16 +69,34 @@ def _trainer(roles: Roles, module: Module, scope: Scope, before: ast.stmt, home:
 
 def carried_settings(distribution: Distribution, carrier: Respelling, wraps: bool) -> tuple[tuple[str, str], ...]:
     """What DistributedDataParallel was told, as the place that makes the Accelerator writes it."""
-    module = distribution.settings_module
     found = []
-    for name, value in distribution.settings:
-        if name in _OF_FORWARDS and not wraps:
-            continue
-        carried = carrier.carried(module, value) if module is not None else None
+    for name, (module, value) in _told(distribution, wraps).items():
+        carried = carrier.carried(module, value)
         if carried is None:
             raise NotMigrated(f"`{name}` is not known where the Accelerator is made", (module, value))
         found.append((name, unparse(carried)))
     return tuple(found)
+
+
+def _told(distribution: Distribution, wraps: bool) -> dict[str, tuple[Module, ast.expr]]:
+    """The settings of all wrappers; NotMigrated where they differ in one that would then hold for the others as well."""
+    wrappings = [wrapping for wrapping in distribution.wrappings if not wrapping.is_data_parallel]
+    found: dict[str, tuple[Module, ast.expr]] = {}
+    for wrapping in wrappings:
+        for name, value in wrapping.settings.items():
+            texts = {unparse(w.settings[name]) if name in w.settings else _DEFAULTS.get(name) for w in wrappings}
+            if name == _OF_FORWARDS:
+                if not wraps or unparse(value) == "False":
+                    continue
+                texts.discard("False")  # to look for them costs the other models no more than time
+            if len(texts) > 1 and name in _DEFAULTS:
+                raise NotMigrated(
+                    f"`{name}` is not the same wherever a model is put into DistributedDataParallel, and the Accelerator has "
+                    "one for all models",
+                    (wrapping.module, wrapping.call),
+                )
+            found.setdefault(name, (wrapping.module, value))
+    return found
 
 
 def carried_timeout(distribution: Distribution, carrier: Respelling) -> tuple[tuple[str, str], ...]:
