@@ -1,10 +1,11 @@
-"""AM811: what is kept from step to step is made of one process's batches, and trained by."""
+"""AM811: what is kept from step to step, or sample to sample, is made of one process's batches, and trained by."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.batch_rows import trains_on_share
+from accel_migrate.analysis.notes.grown import find_grown
 from accel_migrate.analysis.notes.kept import Kept, find_kept
 from accel_migrate.analysis.notes.seeding import Seeding
 from accel_migrate.analysis.values.made_of import made_of
@@ -23,13 +24,13 @@ def find(context: Context) -> Iterator[Change]:
     if not trains_on_share(script, training) and Seeding(script, training, context.settings.target).makes_the_same():
         return  # every process goes through the same, AM805 says
     loaded = script.loaded(training)  # another script may put something in on the way of a loss that both compute
-    for kept in find_kept(script.graph, training.local, training.backwards):
+    found = [(kept, _message) for kept in find_kept(script.graph, training.local, training.backwards)]
+    for kept, message in [*found, *[(kept, _grown) for kept in find_grown(script, training)]]:
         if kept.module is module:
-            yield note(context, CODE, kept.statement, _message(context, kept, ""))
+            yield note(context, CODE, kept.statement, message(context, kept, ""))
         elif kept.module in loaded and kept.module not in training.modules and training.place.module is module:
             where = f" ({kept.module.source.path.name}:{kept.statement.lineno})"
-            message = _message(context, kept, where)
-            yield note(context, CODE, training.place.after, message)
+            yield note(context, CODE, training.place.after, message(context, kept, where))
 
 
 def _message(context: Context, kept: Kept, where: str) -> str:
@@ -39,6 +40,14 @@ def _message(context: Context, kept: Kept, where: str) -> str:
     else:
         each = "each has its own, of its own batches"
     return f"{keeps}: on N processes {each}; gather what is put in over the processes where it should hold that of all"
+
+
+def _grown(context: Context, kept: Kept, where: str) -> str:
+    return (
+        f"`{kept.name}`{where} goes on from what samples before have put in, and a sample is made by it: on N processes each has "
+        "its own, of the samples of its shard alone, as each worker of a loader has, so that the same sample may be another on "
+        "each; fill it over all samples before prepare, or make a sample by its index alone"
+    )
 
 
 def _is_prepared(context: Context, kept: Kept) -> bool:
@@ -53,10 +62,11 @@ def _is_prepared(context: Context, kept: Kept) -> bool:
 
 RULE = Rule(
     code=CODE,
-    summary="a queue, a codebook, a bank or the like that each process fills from its own batches",
+    summary="a queue, a codebook, a bank, a vocabulary or the like that each process fills from its own batches",
     why="Processes share gradients, and nothing else. What a script carries from step to step besides its weights, and computes "
     "the loss from, grows out of one process's batches: a queue of keys, averages by hand, a pool of pictures. DDP copies "
-    "registered buffers of a prepared model from the main process at each forward; all else differs from process to process.",
+    "registered buffers of a prepared model from the main process at each forward; all else differs from process to process. "
+    "So does what a data set numbers or counts as its samples come.",
     example_before="queue = torch.cat([queue, keys])[-4096:]",
     find=find,
     safety=Safety.NOTE,

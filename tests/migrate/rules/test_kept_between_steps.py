@@ -243,3 +243,85 @@ def test_what_only_another_script_keeps_is_not_named():
     told = {r.path.stem: [n.message for n in r.notes if n.code == "AM811"] for r in results}
     assert not told["plain"]
     assert any("`self.kept` (store.py:5)" in message for message in told["keeping"])
+
+
+SAMPLES = """
+class Rows(torch.utils.data.Dataset):
+    def __init__(self):
+        self.rows, self.n = list("abca"), 0
+        self.kept = {holds}
+    def __len__(self):
+        return 4
+    def begin(self):
+        self.n = 0
+    def __getitem__(self, i):
+        word = self.rows[i]
+        {does}
+        return torch.full((3,), float({gives})), 1
+"""
+
+
+def samples(does: str, gives: str, holds: str = "{}") -> str:
+    rows = SAMPLES.format(holds=holds, does=does.replace("\n", "\n        "), gives=gives)
+    return training(functions=rows, ready="loader = DataLoader(Rows(), batch_size=2)")
+
+
+@pytest.mark.parametrize(
+    ("does", "gives", "holds", "name"),
+    [
+        ("if word not in self.kept:\n    self.kept[word] = len(self.kept)", "self.kept[word]", "{}", "kept"),
+        ("self.kept.setdefault(word, len(self.kept))\nk = self.kept[word]", "k", "{}", "kept"),
+        ("if word not in self.kept:\n    self.kept.append(word)", "self.kept.index(word)", "[]", "kept"),
+        ("self.kept[word] += 1", "1 / self.kept[word]", "collections.Counter()", "kept"),
+        ("self.kept[word] = self.kept.get(word, 0) + 1", "self.kept[word]", "{}", "kept"),
+        ("self.n += 1", "self.n", "{}", "n"),
+        ("self.n = 0.9 * self.n + i", "i - self.n", "{}", "n"),
+        ("self.kept[word] = self.n\nself.n += 1", "self.kept[word]", "{}", "n"),
+        ("self.n += 1\nif self.n == 4:\n    self.n = 0", "ord(self.rows[self.n])", "{}", "n"),
+        ("self.n += 1\nif self.n == 4:\n    self.begin()", "ord(self.rows[self.n])", "{}", "n"),
+    ],
+)
+def test_names_what_a_data_set_numbers_or_counts_as_its_samples_come(does: str, gives: str, holds: str, name: str):
+    source = samples(does, gives, holds)
+    lines = source.lstrip("\n").split("\n")
+    message = noted(source, "AM811")
+    assert f"`self.{name}` goes on from what samples before have put in" in message
+    (result,) = migrate([Source.from_bytes(Path("train.py"), source.lstrip("\n").encode())])
+    (line,) = [note.line for note in result.notes if note.code == "AM811"]
+    assert f"self.{name}" in lines[line - 1]
+
+
+@pytest.mark.parametrize(
+    ("does", "gives"),
+    [
+        ("if i not in self.kept:\n    self.kept[i] = ord(word)", "self.kept[i]"),
+        ("self.kept.setdefault(i, ord(word))", "self.kept[i]"),
+        ("if len(self.kept) < 3:\n    self.kept[word] = ord(word)", "self.kept.get(word, ord(word))"),
+        ("if word not in self.kept:\n    self.kept[word] = len(self.kept)", "i"),
+        ("self.n += 1", "i"),
+        ("self.n = 0\nself.n += i", "self.n"),
+        ("self.begin()\nself.n += i", "self.n"),
+        ("self.rows[i] = ord(str(self.rows[i])[0])", "self.rows[i]"),
+        ("self.rows = list(self.rows)", "ord(self.rows[i])"),
+        ("seen = []\nseen.append(i)", "seen[0]"),
+        ("store = Store()\nstore.put(i)", "store.kept[0]"),
+    ],
+)
+def test_what_is_found_again_by_its_sample_alone_or_is_not_given_is_not_named(does: str, gives: str):
+    store = "class Store:\n    def __init__(self):\n        self.kept = []\n    def put(self, x):\n        self.kept.append(x)\n"
+    assert "AM811" not in codes(store + samples(does, gives))
+
+
+def test_names_what_an_object_of_the_data_set_numbers():
+    book = "class Book:\n    def __init__(self):\n        self.of = {}\n    def number(self, word):\n"
+    book += "        if word not in self.of:\n            self.of[word] = len(self.of)\n        return self.of[word]\n"
+    source = samples("k = self.kept.number(word)", "k", "Book()")
+    assert "`self.of`" in noted(source.replace("class Rows", book + "class Rows"), "AM811")
+
+
+def test_what_a_data_set_numbers_before_it_gives_samples_is_not_named():
+    source = samples("", "self.kept[word]").replace("        \n", "\n")
+    filled = source.replace(
+        "    def __len__", "        for w in self.rows:\n            self.kept[w] = len(self.kept)\n    def __len__"
+    )
+    assert "AM811" not in codes(filled)

@@ -17,7 +17,7 @@ from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.numbers import data_of
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.analysis.values.sources import contents
+from accel_migrate.analysis.values.sources import Code, contents
 from accel_migrate.analysis.values.unread import is_unseen
 from accel_migrate.flow.nodes import arguments_at, calls_method, is_falsy, unparse
 from accel_migrate.flow.once import once
@@ -184,22 +184,34 @@ def _drops(module: Module, call: ast.Call) -> bool:
 def _for_samples(script: Script, training: Training) -> Iterator[Drawn]:
     """What the data of the loaders that are trained on draws for each sample; with workers, all follow torch's seed."""
     graph = script.graph
-    loaded = script.loaded(training)  # a loop that scripts share has the loaders of all
+    for module, made in _loaders_trained_on(script, training):
+        given = {k.arg for k in made.keywords if not is_falsy(k.value)}
+        workers = "num_workers" in given
+        own = workers and not given.isdisjoint(("worker_init_fn", "generator"))  # what the workers are seeded by
+        data = list(data_of(graph, module, made))
+        seeded = dict(each for owner, node in data for each in _seeded_by(script, owner, node))
+        for owner, node in data:
+            for at, call, library, sure in _augmenting(script, owner, node):
+                first = "torch" if workers else seeded.get(library, library)
+                yield Drawn("for augmentation", first, at, call, sure and not own)
+
+
+def data_trained_on(script: Script, training: Training) -> Iterator[Code]:
+    """All that the data of the loaders that are trained on is made of."""
+    for module, made in _loaders_trained_on(script, training):
+        yield from data_of(script.graph, module, made)
+
+
+def _loaders_trained_on(script: Script, training: Training) -> Iterator[tuple[Module, ast.Call]]:
+    """The calls that make the loaders that are trained on; a loop that scripts share has those of all."""
+    loaded = script.loaded(training)
     whole = {e.loop.module.variable(e.loop.loader) for e in training.evaluations if not e.prepares}
-    read_whole = {link for v in whole for link in chain(graph, v) if not training.holds(link)}
+    read_whole = {link for v in whole for link in chain(script.graph, v) if not training.holds(link)}
     trained = [(loop.module, loop.loader) for loop in training.loops if training.trains_on_share(loop)]
     found = dict.fromkeys(each for owner, read in trained for each in _loaders(script, owner, read))
     for held, module, made in found:
         if (held.scope.module if held is not None else module) in loaded and held not in read_whole:
-            given = {k.arg for k in made.keywords if not is_falsy(k.value)}
-            workers = "num_workers" in given
-            own = workers and not given.isdisjoint(("worker_init_fn", "generator"))  # what the workers are seeded by
-            data = list(data_of(graph, module, made))
-            seeded = dict(each for owner, node in data for each in _seeded_by(script, owner, node))
-            for owner, node in data:
-                for at, call, library, sure in _augmenting(script, owner, node):
-                    first = "torch" if workers else seeded.get(library, library)
-                    yield Drawn("for augmentation", first, at, call, sure and not own)
+            yield module, made
 
 
 def _loaders(script: Script, module: Module, read: ast.expr) -> Iterator[tuple[Variable | None, Module, ast.Call]]:

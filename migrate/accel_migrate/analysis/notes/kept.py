@@ -98,7 +98,7 @@ class _Path(LossPath):
     def _read(self, module: Module, node: ast.Name | ast.Attribute) -> Iterator[Place]:
         variable = module.variable(node)
         if variable is not None:
-            self.read.add(_whole(variable))
+            self.read.add(whole(variable))
         return super()._read(module, node)
 
 
@@ -139,11 +139,11 @@ class _Writes:
                 yield target.module, target.node
 
     def _at(self, module: Module, node: ast.AST) -> _Write | None:
-        changed, given = self._applied(module, node) or _changed(module, node)
+        changed, given = self._applied(module, node) or changed_in(module, node)
         variable = module.variable(changed) if changed is not None else None
         if variable is None or self.roles.of(variable) & _NOT_KEPT:
             return None
-        variable = _whole(variable)
+        variable = whole(variable)
         if any(binding.kind == "import" for binding in variable.scope.module.bindings(variable)):
             return None  # `torch.empty(1).fill_(x)` changes what it has just made
         kept = not self.roles.of(variable) & _NOT_KEPT and self._outlives(module, module.statement(node), variable)
@@ -157,7 +157,7 @@ class _Writes:
         forward = self.roles.project.method(owner, "forward") if owner is not None else None
         if owner is None or forward is None or not isinstance(forward.node, ast.FunctionDef):
             return None
-        changed = [_changed(owner.module, n)[0] for n in owner.module.walk(owner.node, ast.Assign, ast.Call)]
+        changed = [changed_in(owner.module, n)[0] for n in owner.module.walk(owner.node, ast.Assign, ast.Call)]
         names = {root.id for root in changed if isinstance(root, ast.Name)}
         for parameter, argument in zip(forward.node.args.args[1:], node.args):
             if parameter.arg in names and isinstance(root := _root(argument), ast.Attribute):
@@ -211,7 +211,7 @@ class _Writes:
             yield from held(self.graph, module, node)
             yield from returned(self.graph, module, node)
             for write in self.all:
-                if variable is not None and variable.scope.is_class and write.variable == _whole(variable):
+                if variable is not None and variable.scope.is_class and write.variable == whole(variable):
                     yield from ((write.module, part) for part in write.given)
 
     def _is_of_batch(self, module: Module, node: ast.expr) -> bool:
@@ -227,7 +227,7 @@ class _Writes:
         return is_input or binding.statement in self.local.losses
 
 
-def _changed(module: Module, node: ast.AST) -> tuple[ast.expr | None, list[ast.expr]]:
+def changed_in(module: Module, node: ast.AST) -> tuple[ast.expr | None, list[ast.expr]]:
     """What a node changes in part, with what it puts in."""
     if isinstance(node, ast.AugAssign):
         return _root(node.target), [node.value]
@@ -260,7 +260,7 @@ def _root(node: ast.expr) -> ast.expr | None:
     return node
 
 
-def _whole(variable: Variable) -> Variable:
+def whole(variable: Variable) -> Variable:
     """The first attribute of an object stands for all below it."""
     parts = variable.name.split(".")
     kept = parts[:2] if parts[0] == "self" and variable.scope.is_class else parts[:1]
@@ -271,7 +271,7 @@ def _reads(module: Module, value: ast.expr | None, variable: Variable) -> bool:
     """Whether a value is made of a variable, and not only of its sizes."""
     parts = closure([value] if value is not None else [], lambda part: () if _is_size(part) else operands(part))
     found = (module.variable(part) for part in parts if not _is_size(part))
-    return any(each is not None and _whole(each) == variable for each in found)
+    return any(each is not None and whole(each) == variable for each in found)
 
 
 def _is_size(node: ast.expr) -> bool:
