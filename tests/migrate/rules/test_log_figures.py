@@ -428,3 +428,10 @@ def test_a_text_on_a_bar_is_no_result_of_an_evaluation():
     assert "AM402" not in codes(training(after=body))
     stored = training(after=body.replace("bar.desc", "model.told"))
     assert "`model.told` is set by each batch" in noted(stored, "AM402")
+
+
+@pytest.mark.parametrize(("other", "told"), [("len(losses)", False), ("len(data)", True)])
+def test_the_least_of_numbers_of_this_process_counts_its_share(other: str, told: bool) -> None:
+    inside = f"losses.append(loss.item()); print(sum(losses[-20:]) / min(20, {other}))"
+    source = training(ready="losses = []", inside=inside)
+    assert any("counts that or all of the data" in note for note in notes(source)) is told

@@ -58,6 +58,8 @@ class Counts:
             computes = module.full_name(node.func).partition(".")[0] in ("math", "numpy")  # `np.log(2)`
             if (name in _PASSES or computes) and node.args:
                 return self._either(self.counted(module, part, depth + 1) for part in node.args)
+            if name == "min" and all(self.counted(module, part, depth + 1) is Counted.SHARE for part in node.args):
+                return Counted.SHARE  # of several kinds it is not known which one it is
             sized = calls_method(node, "size", "numel", "sum", "item")
             return Counted.SHARE if sized or self.local.is_local(module, node) else Counted.UNKNOWN
         if isinstance(node, ast.Subscript):
