@@ -33,12 +33,12 @@ def find(context: Context) -> Iterator[Change]:
     training = context.training
     if training.place.module is not context.module:
         return
-    told: set[str] = set()
+    told: dict[Callable[[Context], Iterable[Unseen]], set[str]] = {}
     clauses = []
     for finder, text in _CLAUSES:
-        repeats = finder in (_losses, _lengths, _order)  # of which the first clause does not speak
-        found = {each.name: each for each in finder(context) if repeats or each.name not in told}
-        told |= set(found)
+        known = {name for other in _SAID_BY.get(finder, ()) for name in told[other]}
+        found = {each.name: each for each in finder(context) if each.name not in known}
+        told[finder] = set(found)
         if found:
             alike = _drops(context) if finder in (_layers, _dropout) else ""
             more = _moved(context, finder) or (f", and {alike}" if finder is _layers and alike else "")
@@ -145,6 +145,12 @@ _CLAUSES: tuple[tuple[Callable[[Context], Iterable[Unseen]], str], ...] = (
     ),
     (_downloads, "what {} downloads: a run on one process first brings it"),
 )
+# The clauses that ask for the same already.
+_SAID_BY: dict[Callable[[Context], Iterable[Unseen]], tuple[Callable[[Context], Iterable[Unseen]], ...]] = {
+    _layers: (_code,),
+    _dropout: (_code, _layers),
+    _downloads: (_code,),
+}
 
 RULE = Rule(
     code=CODE,

@@ -345,3 +345,8 @@ def test_a_mapping_of_weights_downloads_nothing() -> None:
     assert DOWNLOADS in said(
         training(ready="import torchvision\nother = torchvision.models.resnet18(weights='DEFAULT')")
     )
+
+
+def test_one_call_may_be_asked_for_its_layers_and_for_its_files() -> None:
+    text = said(built("", "torch.hub.load('makers/nets', 'small')"))
+    assert LAYERS in text and DOWNLOADS in text
