@@ -18,6 +18,7 @@ from accel_migrate.flow.scopes import Module
 
 Found = Iterator[tuple[Module, ast.AST, str]]
 Names = Iterator[tuple[Module, ast.Name]]
+_ANOTHER = "`{}` goes by the number of the batch, which in a shard is another than in the whole"
 
 
 def find(project: Project) -> Iterator[Violation]:
@@ -43,6 +44,7 @@ def _found(evidence: Evidence) -> Found:
             )
     for file, call in side.asked("backward"):
         yield from _half(side, file, call, sharded)
+        yield from _at_number(side, file, call)
     for file in side.files:
         for node in file.walk(file.tree, ast.For):
             if _is_prepared_here(side, file, node.iter):
@@ -117,20 +119,47 @@ def _by_number(file: Module, loop: ast.For) -> Found:
     """`labels[size * i : size * (i + 1)]`: what stands beside a loader, by the number of the batch in the whole data."""
     inside = walk(loop)
     counted = {n.target.id for n in inside if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)}
-    if (
-        isinstance(loop.target, ast.Tuple)
-        and isinstance(loop.target.elts[0], ast.Name)
-        and "enumerate" in unparse(loop.iter)
-    ):
-        counted.add(loop.target.elts[0].id)
+    counted |= _enumerated(loop)
     for node in inside:
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) and isinstance(node.ctx, ast.Load):
             if any(isinstance(part, ast.Name) and part.id in counted for part in walk(node.slice)):
-                yield (
-                    file,
-                    node,
-                    f"`{unparse(node)[:60]}` goes by the number of the batch, which in a shard is another than in the whole",
-                )
+                yield file, node, _ANOTHER.format(unparse(node)[:60])
+
+
+def _enumerated(loop: ast.For) -> set[str]:
+    numbered = isinstance(loop.target, ast.Tuple) and "enumerate" in unparse(loop.iter)
+    first = loop.target.elts[0] if numbered else None  # type: ignore[attr-defined]
+    return {first.id} if isinstance(first, ast.Name) else set()
+
+
+def _at_number(side: Side, file: Module, backward: ast.Call) -> Found:
+    """`labels[i]` in a loss, where neither the loader shuffles nor what is read comes of a shard."""
+    for f, name in _fed(side, file, backward, backward.args, frozenset()):
+        chosen = f.parents[name]
+        loop = _loop_over_prepared(side, f, name, frozenset()) if isinstance(chosen, ast.Subscript) else None
+        if loop is None or not isinstance(chosen, ast.Subscript) or not _is_place(loop, chosen.slice):
+            continue
+        set_here = [loop.target, *[target for _, target, _ in _assigned(loop, name)]]
+        own = {part.id for each in set_here for part in walk(each) if isinstance(part, ast.Name)}
+        if chosen.value is name and name.id not in own and not side.flows.made(f, name, "prepared"):
+            if not any(_shuffles(made.node) for made in side.flows.made(f, loop.iter, "loader")):
+                yield f, chosen, _ANOTHER.format(unparse(chosen)[:60])
+
+
+def _is_place(loop: ast.For, chosen: ast.expr) -> bool:
+    """`i`, `i - 1`, and not `i % 2`."""
+    parts = walk(chosen)
+    named = {part.id for part in parts if isinstance(part, ast.Name)}
+    return not _enumerated(loop).isdisjoint(named) and not any(isinstance(part, ast.Mod) for part in parts)
+
+
+def _shuffles(loader: ast.AST) -> bool:
+    asked = loader.keywords if isinstance(loader, ast.Call) else []
+    return any(
+        keyword.arg in ("sampler", "batch_sampler", None)
+        or (keyword.arg == "shuffle" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True)
+        for keyword in asked
+    )
 
 
 def _by_rank(side: Side, file: Module, loader: ast.Call) -> ast.expr | None:

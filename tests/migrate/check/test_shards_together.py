@@ -39,6 +39,24 @@ def test_a_batch_that_is_taken_when_the_step_is_done(above: str, below: str, is_
     assert bool(said("AM968", "x = 1\n", ONE + loop)) is is_fed
 
 
+@pytest.mark.parametrize(
+    ("taken", "is_of_another"),
+    [
+        ("z = labels[i]", True),
+        ("z = labels[i - 1].float()", True),
+        ("z = labels[i % 2]", False),
+        ("z = x[i]", False),
+        ("labels[i] = net(x)\n    z = labels[i]", False),
+        ("rate = labels[i]\n    z = 1", False),
+    ],
+)
+def test_a_label_at_the_number_of_the_batch(taken: str, is_of_another: bool) -> None:
+    loop = f"for i, x in enumerate(data):\n    {taken}\n    accelerator.backward(cost(net(x), z))\n"
+    assert bool(said("AM968", "x = 1\n", ONE + loop)) is is_of_another
+    shuffled = ONE.replace("DataLoader(a)", "DataLoader(a, shuffle=True)")
+    assert not said("AM968", "x = 1\n", shuffled + loop)
+
+
 def test_such_a_step_in_a_function() -> None:
     loop = "def step(x, z):\n    loss = net(x) + net(z)\n    accelerator.backward(loss)\n"
     loop += "def train(data, rest):\n    for x in data:\n        z = next(rest)\n        step(x, z)\ntrain(data, iter(other))\n"
