@@ -68,6 +68,8 @@ def test_names_what_an_object_of_the_project_keeps():
     )
     source = training(functions=pool, ready="pool = Pool()", loss="criterion(model(pool.query(x)), y)")
     assert "`self.kept`" in noted(source, "AM811")
+    again = source.replace("pool.query(x)", "x").replace("        loss =", "        x = pool.query(x)\n        loss =")
+    assert "`self.kept`" in noted(again, "AM811")
 
 
 def test_names_averages_that_a_forward_makes():

@@ -99,7 +99,9 @@ class _Path(LossPath):
         variable = module.variable(node)
         if variable is not None:
             self.read.add(whole(variable))
-        return super()._read(module, node)
+        yield from super()._read(module, node)
+        if self.roles.of(variable) == Role.BATCH:  # `x = pool.query(x)`
+            yield from held(self.graph, module, node)
 
 
 class _Writes:
