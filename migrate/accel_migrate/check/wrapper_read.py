@@ -95,13 +95,13 @@ def _set_on_wrapper(evidence: Evidence) -> Iterator[tuple[Module, ast.Attribute]
 
 
 def _asked_of_lost(evidence: Evidence) -> Iterator[tuple[Module, ast.Attribute]]:
-    """`net.device_ids` of a wrapper in the original, also where nothing is prepared yet, which the result still asks for."""
+    """`net.module` of a wrapper in the original, also of what nothing prepares, which the result still asks for."""
     asked = {
         (file.path, unparse(node))
         for wrapper, has in ((".DataParallel", _OF_DP), (".DistributedDataParallel", _OF_DDP - {"device"}))
         if not evidence.after.of_library(wrapper)
         for file, node in _of_wrappers(evidence.before, wrapper)
-        if node.attr in has and isinstance(node.ctx, ast.Load)
+        if node.attr in {*has, "module"} and isinstance(node.ctx, ast.Load)
     }
     for file in evidence.after.files if asked else ():
         for node in file.walk(file.tree, ast.Attribute):

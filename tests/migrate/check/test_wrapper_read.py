@@ -173,3 +173,14 @@ def test_what_a_wrapper_has_is_asked_for_before_prepare(wrapper: str) -> None:
         "AM965", before.replace("net.device_ids", "other.device_ids"), after.format("print(other.device_ids)")
     )
     assert not said("AM965", "net = Net()\n", after.format("print(net.device_ids)")), "the model's own"
+
+
+@pytest.mark.parametrize("wrapper", ["DistributedDataParallel", "DataParallel"])
+def test_module_of_what_nothing_prepares(wrapper: str) -> None:
+    wrapped = f"from torch.nn.parallel import {wrapper} as Wrapped\nteacher = Wrapped(Net())\n"
+    bare = f"{TOP}teacher = Net()\n"
+    assert said("AM965", f"{wrapped}use(teacher.module.start())\n", f"{bare}use(teacher.module.start())\n")
+    assert not said("AM965", f"{wrapped}use(teacher.module.start())\n", f"{bare}use(teacher.start())\n")
+    assert not said("AM965", "teacher = Net()\nuse(teacher.module)\n", f"{bare}use(teacher.module)\n"), "its own"
+    asked = "use(teacher.module if hasattr(teacher, 'module') else teacher)\n"
+    assert not said("AM965", wrapped + asked, bare + asked)

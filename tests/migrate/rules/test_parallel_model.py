@@ -39,6 +39,16 @@ def test_a_static_graph_may_have_several_gradients_of_a_weight_and_is_handed_on(
     assert "[DistributedDataParallelKwargs(static_graph=True)]" in migrated(source)
 
 
+def test_module_goes_with_the_wrapper_of_a_model_that_nothing_trains():
+    teacher = "teacher = DDP(nn.Linear(2, 2).cuda())"
+    source = script(body="teacher.module.report()\n            torch.save(teacher.module.state_dict(), 'teacher.pt')")
+    source = source.replace("optimizer = ", f"{teacher}\n        optimizer = ")
+    source = source.replace("model(x.cuda())", "model(teacher.module.start(x.cuda()).detach())")
+    text = migrated(source)
+    assert ".module" not in text and "teacher.report()" in text and "teacher.start(" in text
+    assert "accelerator.save(teacher.state_dict(), 'teacher.pt')" in text
+
+
 def two_wrappers(told: str, of_second: str) -> str:
     second = f"judge = DDP(nn.Linear(2, 2).cuda(){of_second})"
     return (

@@ -105,6 +105,13 @@ class Distribution:
     def __bool__(self) -> bool:
         return bool(self.replacements or self.wrappings or self.shared or self.spawned)
 
+    @property
+    def wrapped(self) -> frozenset[Variable]:
+        """What is set to a wrapper, also of a model that nothing trains."""
+        found = [(w.module, w.module.parents[w.call]) for w in self.wrappings]
+        targets = [(m, target) for m, s in found if isinstance(s, ast.Assign) for target in s.targets]
+        return frozenset(variable for m, target in targets if (variable := m.variable(target)) is not None)
+
     def modules(self) -> list[Module]:
         found = [p.module for p in self.replacements if not p.optional] + [w.module for w in self.wrappings]
         found += [s.module for s in self.shared] + ([self.spawned.module] if self.spawned else [])

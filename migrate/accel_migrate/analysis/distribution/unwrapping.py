@@ -18,16 +18,17 @@ CODE = "AM702"
 
 
 def unwrapped(
-    module: Module, home: Scope, place: Place, aliases: frozenset[Variable], wraps: bool
+    module: Module, home: Scope, place: Place, held: frozenset[Variable], unheld: frozenset[Variable], wraps: bool
 ) -> Iterator[Replacement]:
-    """Each `model.module` of a prepared model, which is the model itself: always, or before `prepare` if that wraps it."""
+    """Each `model.module` of a model that was wrapped: the model itself, always, or before `prepare` if that wraps it."""
     for node in module.walk(module.tree, ast.Attribute):
-        if node.attr != "module" or module.variable(node.value) not in aliases:
+        variable = module.variable(node.value) if node.attr == "module" else None
+        if variable is None or variable not in held | unheld:
             continue
         if isinstance(node.ctx, ast.Store) or _asked_first(module, node):
             continue
         parent = module.parents[node]
-        if isinstance(parent, ast.Attribute) and parent.attr == "state_dict":
+        if variable in held and isinstance(parent, ast.Attribute) and parent.attr == "state_dict":
             either = _either_state(module, node)
             if either is not None:
                 text = f"{ACCELERATOR}.get_state_dict({module.source.code(node.value)})"

@@ -30,16 +30,17 @@ def with_unwrapping(
     modules: Iterable[Module],
     home: Scope,
     place: Place,
-    aliases: frozenset[Variable],
+    held: frozenset[Variable],
+    unheld: frozenset[Variable],
     wraps: bool,
 ) -> Distribution:
-    """The distribution with all that is asked of the wrapper of a prepared model, which was wrapped by hand."""
+    """The distribution with all that is asked of the wrapper of a model that was wrapped by hand, prepared or not."""
     if not distribution.wrappings:
         return distribution
     gone = {part for node in distribution.gone() for part in walk(node)}
     found: list[Replacement] = []
     for module in modules:
-        found += [*unwrapped(module, home, place, aliases, wraps), *deferred(module, aliases)]
+        found += [*unwrapped(module, home, place, held, unheld, wraps), *deferred(module, held)]
     asked = [replacement for replacement in found if replacement.node not in gone]
     return replace(distribution, replacements=(*distribution.replacements, *asked))
 

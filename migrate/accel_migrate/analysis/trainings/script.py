@@ -361,8 +361,11 @@ class _Reader:
         timing = find_timing(self.graph, home, place)
         modules = (*modules, *self._moving(modules, participants, place, timing))
         held = handed_on(self.graph, timing, participants.aliases)
-        everywhere = dict.fromkeys([*modules, *[variable.scope.module for variable in held]])
-        distribution = with_unwrapping(participants.distribution, everywhere, home, place, held, self.for_accelerate)
+        unheld = handed_on(self.graph, timing, participants.distribution.wrapped - held) - held
+        everywhere = dict.fromkeys([*modules, *[variable.scope.module for variable in held | unheld]])
+        distribution = with_unwrapping(
+            participants.distribution, everywhere, home, place, held, unheld, self.for_accelerate
+        )
         if home.is_class:
             distribution = through_trainer(self.roles, distribution, home)
         unplaced, dropped, kept, fetched = sort_moves(self.graph, modules, participants, place, timing)
