@@ -404,3 +404,36 @@ def predict():
 def test_a_function_that_only_predicts_with_a_loader_of_its_own_is_no_place_to_prepare():
     called = training(functions=FIT_AND_PREDICT).partition("for epoch in")[0] + "fit(loader)\npredict()\n"
     assert "\nmodel, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n" in migrated(called)
+
+
+def test_a_global_whose_name_a_parameter_has_is_not_declared_beside_it():
+    reason = unchanged(
+        """
+        import argparse
+        from torch import nn, optim
+        from nets import load, pieces
+
+        tagger = argparse.ArgumentParser()
+        args = tagger.parse_args()
+
+
+        def fit(tagger, rows):
+            optimizer = optim.Adam(tagger.model.parameters(), lr=0.1)
+            for epoch in range(3):
+                one_epoch(tagger, rows, optimizer)
+
+
+        def one_epoch(tagger, rows, optimizer):
+            for x, y in pieces(rows, 4):
+                optimizer.zero_grad()
+                loss = nn.functional.mse_loss(tagger(x), y)
+                loss.backward()
+                optimizer.step()
+
+
+        tagger, rows = load(args.words)
+        tagger.model = nn.Linear(2, 1)
+        fit(tagger, rows)
+        """
+    )
+    assert "no place has all that `prepare` must take" in reason

@@ -226,7 +226,10 @@ class Home(NamedTuple):
         """Of the names of one object those that can be written here; with a method the nearest to its use."""
         if self.method is None:
             return [variable for variable in links if variable.scope is self.scope]
-        return [variable for variable in links if variable.scope in (self.method, self.scope)][:1]
+        own = [
+            v for v in links if v.scope is self.method or (v.scope is self.scope and v.name not in self.method.bindings)
+        ]
+        return own[:1]
 
 
 def find_homes(graph: CallGraph, chains: list[list[Variable]], training: set[Function | None]) -> Iterator[Home]:
