@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from accel_migrate.analysis.notes.seeding import Seeding
 from accel_migrate.analysis.values.loss_path import LossPath
@@ -47,12 +47,17 @@ _ASKED = {"pretrained", "weights", "checkpoint", "ckpt"}
 
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
-    if training.distribution.joins:
-        return  # the original ran on several processes already
+    joins = training.distribution.joins  # the original ran on several processes already
+    if joins and not training.distribution.wrapped:
+        return
     seed = Seeding(context.script, training, context.settings.target).of("torch")
     if not seed.may_differ:
         return
     unless = seed.unless(module)
+    if joins:
+        for model, name in _run_unprepared(context, training.distribution.wrapped):
+            yield note(context, CODE, model, _UNPREPARED.format(name=name, unless=unless))
+        return
     for call in module.calls:
         if not training.timing.after_prepare(module, call) and _copies(context, call):
             yield note(context, CODE, call, _MESSAGE.format(unless=unless))
@@ -61,8 +66,9 @@ def find(context: Context) -> Iterator[Change]:
         yield note(context, CODE, model, _UNPREPARED.format(name=name, unless=unless))
 
 
-def _run_unprepared(context: Context) -> Iterator[tuple[ast.expr, str]]:
+def _run_unprepared(context: Context, among: frozenset[Variable] | None = None) -> Iterator[tuple[ast.expr, str]]:
     """Models of this file that the loss is computed through, that nothing prepares, and whose weights nothing sets."""
+    wrappings = {wrapping.call for wrapping in context.training.distribution.wrappings}
     training, graph = context.training, context.script.graph
     models = [built.variable for built in training.prepared if built.role == Role.MODEL]
     parts = {part.node for model in models for part in made_of(graph, model)}
@@ -70,10 +76,12 @@ def _run_unprepared(context: Context) -> Iterator[tuple[ast.expr, str]]:
         links = chain(graph, variable)
         if variable.scope.node in parts or any(training.holds(link) for link in links):
             continue  # prepared by itself, or with the model that it is a part of
+        if among is not None and among.isdisjoint(links):
+            continue
         values = [(v.scope.module, b.value) for v in links for b in v.scope.module.bindings(v) if b.value is not None]
         if not values or values[0][0] is not context.module or not _draws(context, variable, values):
             continue
-        if not any(_sets_weights(module, links) for module in context.script.project.modules):
+        if not any(_sets_weights(module, links, wrappings) for module in context.script.project.modules):
             yield values[0][1], variable.name
 
 
@@ -143,10 +151,12 @@ def _reads_weights(module: Module, call: ast.Call) -> bool:
     return name in _READS or (module.qualified(call.func) or "").startswith(_PRETRAINED) or bool(told & _ASKED)
 
 
-def _sets_weights(module: Module, links: list[Variable]) -> bool:
+def _sets_weights(module: Module, links: list[Variable], wrappings: Collection[ast.Call] = ()) -> bool:
     """`teacher.load_state_dict(...)`, a function that is handed it, or a loop that copies into its parameters."""
     for call in module.calls:
         if any(module.variable(argument) in links for argument in call.args):
+            if call in wrappings:
+                continue  # which goes, and with it the weights that it sent
             return True
         if not isinstance(call.func, ast.Attribute) or module.variable(call.func.value) not in links:
             continue

@@ -11,6 +11,7 @@ import pytest
 from accel_migrate.settings import DEFAULTS, Settings
 
 from tests.migrate.rules import verbs
+from tests.migrate.rules.handwritten import script as distributed
 
 noted = partial(verbs.noted, settings=Settings(target="accelerate"))
 notes = partial(verbs.notes, settings=Settings(target="accelerate"))
@@ -187,3 +188,14 @@ def test_tells_a_fixed_network_that_changes_a_value_in_place() -> None:
     assert "`teacher` has weights that each process draws itself" in noted(
         source.replace("nn.Linear(4, 2)", "nn.Linear(4, 4)"), "AM810"
     )
+
+
+@pytest.mark.parametrize("seed, told", [("torch.manual_seed(5 + rank)", True), ("torch.manual_seed(5)", False)])
+def test_a_wrapper_gave_all_processes_the_weights_of_one(seed: str, told: bool) -> None:
+    wrapped = "\n        ".join(
+        ["rank = dist.get_rank()", seed, "teacher = nn.Linear(2, 2)", "teacher = DDP(teacher)", "model = DDP("]
+    )
+    source = (
+        distributed().replace("model = DDP(", wrapped).replace("model(x.cuda())", "model(teacher(x.cuda()).detach())")
+    )
+    assert any("`teacher` has weights" in each for each in verbs.notes(source)) == told
