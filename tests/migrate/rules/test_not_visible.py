@@ -350,3 +350,55 @@ def test_a_mapping_of_weights_downloads_nothing() -> None:
 def test_one_call_may_be_asked_for_its_layers_and_for_its_files() -> None:
     text = said(built("", "torch.hub.load('makers/nets', 'small')"))
     assert LAYERS in text and DOWNLOADS in text
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ("create()", False),
+        ("create(3)", False),
+        ("create(3, True)", True),
+        ("create(ready=True)", True),
+        ("create(**vars(args))", True),
+        ("kinds['small'](ready=True)", True),
+        ("functools.partial(create, ready=True)()", True),
+    ],
+)
+@pytest.mark.parametrize(
+    "body",
+    [
+        "    return models.resnet18(weights='DEFAULT' if ready else None)\n",
+        "    return models.resnet18(pretrained=ready)\n",
+        "    kind = None\n    if ready == True:\n        kind = 'DEFAULT'\n    return models.resnet18(weights=kind)\n",
+    ],
+)
+def test_what_no_call_asks_for_is_not_downloaded(body: str, made: str, told: bool) -> None:
+    functions = f"import functools\nfrom torchvision import models\ndef create(rows=2, ready=False):\n{body}"
+    functions += "kinds = {'small': create}\n" if "kinds" in made else ""
+    assert (DOWNLOADS in said(built(functions, made))) is told
+
+
+def test_what_a_command_line_may_ask_for_is_downloaded() -> None:
+    source = training(
+        functions="import click\nfrom torchvision import models\n@click.command()\n@click.option('--ready')\n"
+        "def look(ready=False):\n    models.resnet18(pretrained=ready)\n",
+        after="look()",
+    )
+    assert DOWNLOADS in said(source)
+
+
+@pytest.mark.parametrize(
+    ("more", "made"),
+    [
+        ("", "functools.partial(create, ready=True)()"),
+        ("def through(make):\n    return make(ready=True)\n", "through(create)"),
+        ("def through(make, **rest):\n    return make(**rest)\n", "through(create, ready=True)"),
+        ("kinds = {}\nkinds['small'] = create\n", "kinds['small'](ready=True)"),
+    ],
+)
+def test_a_function_that_is_handed_on_may_be_called_otherwise(more: str, made: str) -> None:
+    functions = (
+        "import functools\nfrom torchvision import models\ndef create(ready=False):\n"
+        f"    return models.resnet18(pretrained=ready)\n{more}"
+    )
+    assert DOWNLOADS in said(built(functions + "first = create()\n", made))

@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator, Set
 
 from accel_migrate.analysis.notes.paired_rows import paired_rows
+from accel_migrate.analysis.notes.settled import may_come_about
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.constructions import all_constructions, padding
 from accel_migrate.analysis.values.loops import Backward, CallGraph
@@ -318,7 +319,7 @@ class _Search:
                 return worst(self.kind(module, argument) for argument in node.args)
         target = self.roles.target(module, node)
         if target is not None:
-            return self._returned(target, index)
+            return self._returned(target, index, module, node)
         return self._made(module, node, index)
 
     def _of_torch(self, module: Module, name: str, node: ast.Call) -> Reduced:
@@ -454,7 +455,7 @@ class _Search:
             return self.kind(module, made.body, index)
         function = self.roles.project.definition(module, made)
         if function is not None:
-            return self._returned(function, index)
+            return self._returned(function, index, module, node)
         if not isinstance(made, ast.Call):
             name = module.full_name(made).rpartition(".")[2]
             return criterion(name, node) if is_loss(name) else Reduced("unseen", node)
@@ -467,16 +468,21 @@ class _Search:
         target = self.roles.target(module, made)
         if target is not None and isinstance(target.node, ast.ClassDef):
             forward = self.roles.project.method(target, "forward") or self.roles.project.method(target, "__call__")
-            return self._returned(forward, index) if forward is not None else Reduced("unseen", node)
+            if forward is None:
+                return Reduced("unseen", node)
+            return self._returned(forward, index, module, node)
         if dotted.startswith("torch.nn."):
             return Reduced("rows")
         return Reduced("unknown" if "loss" in unparse(made.func).lower() else "unseen", node)
 
-    def _returned(self, target: Definition, index: int) -> Reduced:
+    def _returned(self, target: Definition, index: int, module: Module, node: ast.Call) -> Reduced:
+        """What a function gives where it is called so."""
         if isinstance(target.node, ast.ClassDef):
             return Reduced("rows")
         found = []
         for value in target.returned:
+            if not may_come_about(self.graph, target.module, value, {target.node: [(module, node)]}):
+                continue
             parts = value.elts if isinstance(value, ast.Tuple) else []
             found.append(self.kind(target.module, parts[index] if index < len(parts) else value, index))
         return either(found)

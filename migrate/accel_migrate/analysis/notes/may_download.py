@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.not_analysed import run_by
+from accel_migrate.analysis.notes.settled import may_be
 from accel_migrate.analysis.storage.files import downloads_in
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.unread import Unseen
@@ -52,6 +53,7 @@ def _may_fetch(script: Script, module: Module, call: ast.Call) -> bool:
     first = call.args[0] if call.args and library and "torchvision.models" in dotted else None
     if fetches or (isinstance(first, ast.Constant) and first.value is True):  # `resnet18(True)`
         return True
+    values = [value for each in told for value in may_be(script.graph, module, each)]
     return (library or by_name) and not all(
-        isinstance(value, ast.Constant) and value.value in (None, False) for value in told
+        isinstance(value, ast.Constant) and value.value in (None, False) for value in values
     )

@@ -13,7 +13,7 @@ from enum import Enum
 from functools import cached_property
 
 from accel_migrate.analysis.notes.elsewhere import may_run
-from accel_migrate.analysis.notes.settled import settled
+from accel_migrate.analysis.notes.settled import may_come_about
 from accel_migrate.analysis.trainings.fed import feeds_training
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.imported import brought_by, starters_of
@@ -226,7 +226,7 @@ class Seeding:
         for module, call, library in drawing:
             owner = module.scope(call).owner_class
             part = owner is not None and owner.node in parts
-            if part or not self._is_run(module, call) or not self._may_run(module, call):
+            if part or not self._is_run(module, call) or not may_come_about(self.graph, module, call):
                 continue
             if not self._is_only_looked_at(module, call):
                 found.setdefault(library, (module, call))
@@ -269,19 +269,16 @@ class Seeding:
         """The first call that makes a generator which begins otherwise on each process, outside of the models."""
         parts = self._of_models()
         made = ((module, call) for module in self.files for call in module.calls if is_of_machine(module, call))
-        ran = ((module, call) for module, call in made if self._is_run(module, call) and self._may_run(module, call))
+        ran = (
+            (module, call)
+            for module, call in made
+            if self._is_run(module, call) and may_come_about(self.graph, module, call)
+        )
         return next(((m, c) for m, c in ran if getattr(m.scope(c).owner_class, "node", None) not in parts), None)
 
     def _of_models(self) -> set[ast.AST]:
         models = [built.variable for built in self.training.prepared if built.role == Role.MODEL]
         return {part.node for model in models for part in made_of(self.graph, model)}
-
-    def _may_run(self, module: Module, call: ast.Call) -> bool:
-        """Whether no condition above a call is settled the other way by what every caller gives, or by a default."""
-        return not any(
-            settled(self.graph, module, choice.test) is (not holds)
-            for choice, holds in module.branches(call, beyond=True)
-        )
 
     def _seeds(self, library: str) -> list[tuple[Module, ast.Call]]:
         """The calls that seed a library."""

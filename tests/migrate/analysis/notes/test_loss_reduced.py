@@ -223,3 +223,25 @@ def test_a_gradient_by_samples_has_a_row_for_each_whatever_adds_up_what_it_is_ta
 def test_a_sum_of_gradients_by_samples_is_a_sum():
     slope = "mid = (0.5 * x).requires_grad_(True)\n        slope = torch.autograd.grad(model(mid).sum(), mid)[0]\n"
     told("sum", "0\n        " + slope + "        loss = model(x).mean() + slope.pow(2).sum()")
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        ("mean", ""),
+        ("mean", ", how='mean'"),
+        ("maybe", ", how='sum'"),
+        ("maybe", ", how=args.how"),
+        ("maybe", ", **vars(args)"),
+    ],
+)
+def test_a_call_leaves_out_what_its_words_do_not_choose(kind: str, given: str) -> None:
+    body = (
+        "each = F.cross_entropy(scores, tags, reduction='none')\n"
+        "if how == 'sum':\n    return each.sum()\nelif how is None:\n    return each.max()\nreturn each.mean()\n"
+    )
+    function = f"def marks(scores, tags, how='mean'):\n{indent(body, '    ')}"
+    method = "class Marks(nn.Module):\n" + indent(function.replace("marks(", "forward(self, "), "    ")
+    other = "marks(model(torch.ones(2, 3)), torch.ones(2).long(), how='sum')"  # of which the loss has no part
+    told(kind, f"marks(model(x), y{given})", functions=function, ready=other)
+    told(kind, f"marks(model(x), y{given})", functions=method, ready="marks = Marks()")
