@@ -410,3 +410,22 @@ def test_says_that_a_cache_is_waited_for_where_the_run_reads_it_back():
         (message,) = [note.message for result in results for note in result.notes if note.code == "AM607"]
         assert "Words() (line" in message
         assert ("come by accelerator.wait_for_everyone() before they look for what it writes" in message) is told
+
+
+@pytest.mark.parametrize(("made", "told"), [("nets.kinds[sys.argv[1]](3)", True), ("elsewhere()", False)])
+def test_says_what_a_script_does_that_trains_what_a_table_makes(made: str, told: bool) -> None:
+    nets = (
+        "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader\n\n\nclass Small:\n"
+        "    def __init__(self, width):\n        self.model = nn.Linear(width, 1)\n"
+        "        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)\n\n"
+        "    def fit(self, rows):\n        loader = DataLoader(rows, batch_size=4)\n        for x, y in loader:\n"
+        "            self.optimizer.zero_grad()\n            loss = nn.functional.mse_loss(self.model(x), y)\n"
+        "            loss.backward()\n            self.optimizer.step()\n\n\nkinds = {'small': Small}\n"
+    )
+    script = (
+        f"import os\nimport sys\nimport nets\nimport rows\n\nnet = {made}\nos.makedirs('log')\nnet.fit(rows.rows)\n"
+    )
+    texts = {"nets.py": nets, "run.py": script}
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in texts.items()])
+    messages = [note.message for result in results for note in result.notes if note.code == "AM607"]
+    assert any("what calls this file makes a folder (run.py:7)" in each for each in messages) is told

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from accel_migrate.analysis.notes.deeds import DEEDS, deed
 from accel_migrate.analysis.storage.read_back import readers
@@ -12,7 +12,7 @@ from accel_migrate.analysis.values.imported import brought_by, idle_in, scripts_
 from accel_migrate.flow.closure import closure
 from accel_migrate.flow.idle import Unit, unit_of
 from accel_migrate.flow.main_guard import under_main
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import called_name, unparse
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Function, Module
@@ -41,7 +41,7 @@ def calls_of_callers(script: Script, training: Training) -> list[_Call]:
     loaded = script.loaded(training)
     callers: list[_Place] = []
     for trains in called:
-        for owner, call in script.graph.all_sites.get(trains, ()):
+        for owner, call in script.graph.all_sites.get(trains) or _of_made_from_table(script, trains):
             calling = owner.scope(call).function
             own = owner in loaded and not _is_for_another(script, training, (owner, calling))
             if own and (owner, calling) not in callers:
@@ -53,6 +53,18 @@ def calls_of_callers(script: Script, training: Training) -> list[_Call]:
         calls = [call for call in owner.calls if owner.scope(call).function is function]
         places += [place for call in calls for place in reached_elsewhere(script, training, owner, call)]
     return _calls([place for place in places if not _is_for_another(script, training, place)])
+
+
+def _of_made_from_table(script: Script, method: Function) -> Iterator[_Call]:
+    """The calls by a method's name of objects of an unknown class: `net = nets[name](); net.fit(rows)`."""
+    home = next(owner for owner in script.project.modules if method in owner.functions)
+    if home.functions[method].owner_class is None:
+        return
+    for module, call in script.project.calls:
+        made = module.only_value(call.func.value) if isinstance(call.func, ast.Attribute) else None
+        if called_name(call) == method.name and isinstance(made, ast.Call) and isinstance(made.func, ast.Subscript):
+            if script.roles.target(module, call) is None:
+                yield module, call
 
 
 def _is_for_another(script: Script, training: Training, place: _Place) -> bool:
