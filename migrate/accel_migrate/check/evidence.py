@@ -57,6 +57,7 @@ class Side:
         followed += [(f, c, "accelerator") for f, c in self.created]
         followed += [(f, c, "loader") for f, c in (*self.of_library("DataLoader"), *self.completed)]
         followed += [(f, c, "parallel") for f, c in self.of_library(".DataParallel")]
+        followed += [(f, c, "distributed") for f, c in self.of_library(".DistributedDataParallel")]
         followed += [(f, c, "options") for f, c in self.calls if getattr(c.func, "attr", "") == "parse_args"]
         return Flows(self.program, followed)
 

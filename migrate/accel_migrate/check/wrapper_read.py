@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.devices_together import Devices
@@ -97,16 +98,35 @@ def _set_on_wrapper(evidence: Evidence) -> Iterator[tuple[Module, ast.Attribute]
 def _asked_of_lost(evidence: Evidence) -> Iterator[tuple[Module, ast.Attribute]]:
     """`net.module` of a wrapper in the original, also of what nothing prepares, which the result still asks for."""
     asked = {
-        (file.path, unparse(node))
+        _key(file, node)
         for wrapper, has in ((".DataParallel", _OF_DP), (".DistributedDataParallel", _OF_DDP - {"device"}))
         if not evidence.after.of_library(wrapper)
         for file, node in _of_wrappers(evidence.before, wrapper)
-        if node.attr in {*has, "module"} and isinstance(node.ctx, ast.Load)
+        if node.attr in has and isinstance(node.ctx, ast.Load)
     }
+    asked |= _taken_out(evidence)
     for file in evidence.after.files if asked else ():
         for node in file.walk(file.tree, ast.Attribute):
-            if (file.path, unparse(node)) in asked and not _is_asked(evidence.after, file, node):
+            if _key(file, node) in asked and not _is_asked(evidence.after, file, node):
                 yield file, node
+
+
+def _taken_out(evidence: Evidence) -> set[tuple[Path, str, str]]:
+    """Each `net.module` of the original that may be asked of a wrapper which the result does not have, however it came there."""
+    kinds = ((".DataParallel", "parallel"), (".DistributedDataParallel", "distributed"))
+    gone = {k for name, k in kinds if evidence.before.of_library(name) and not evidence.after.of_library(name)}
+    return {
+        _key(file, node)
+        for file in (evidence.before.files if gone else ())
+        for node in file.walk(file.tree, ast.Attribute)
+        if node.attr == "module" and isinstance(node.ctx, ast.Load)
+        if any(made.kind in gone for made in evidence.before.flows.made(file, node.value))
+    }
+
+
+def _key(file: Module, node: ast.Attribute) -> tuple[Path, str, str]:
+    """What finds a node again in the other version: the same text in a function of that name."""
+    return file.path, getattr(file.scope(node).function, "name", ""), unparse(node)
 
 
 def _of_wrappers(side: Side, wrapper: str) -> Iterator[tuple[Module, ast.Attribute]]:

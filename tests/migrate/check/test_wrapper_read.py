@@ -182,5 +182,9 @@ def test_module_of_what_nothing_prepares(wrapper: str) -> None:
     assert said("AM965", f"{wrapped}use(teacher.module.start())\n", f"{bare}use(teacher.module.start())\n")
     assert not said("AM965", f"{wrapped}use(teacher.module.start())\n", f"{bare}use(teacher.start())\n")
     assert not said("AM965", "teacher = Net()\nuse(teacher.module)\n", f"{bare}use(teacher.module)\n"), "its own"
+    handed = wrapped.replace("teacher = Wrapped(Net())", "def wrap(it):\n    return Wrapped(it)\nteacher = wrap(Net())")
+    assert said("AM965", f"{handed}use(teacher.module.start())\n", f"{bare}use(teacher.module.start())\n")
+    idle = "def look(teacher):\n    return teacher.module\n"
+    assert not said("AM965", f"{idle}{wrapped}use(teacher.module.start())\n", f"{idle}{bare}use(teacher.start())\n")
     asked = "use(teacher.module if hasattr(teacher, 'module') else teacher)\n"
     assert not said("AM965", wrapped + asked, bare + asked)
