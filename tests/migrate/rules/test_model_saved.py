@@ -606,3 +606,37 @@ def test_every_process_writes_what_is_in_a_temporary_folder_of_its_own(folder: s
     after = f"import os, pathlib, tempfile\n{folder}\n    torch.save(model.state_dict(), {path})"
     written = f"torch.save(accelerator.get_state_dict(model), {path})"
     becomes(training(after=after), written if own else written.replace("torch.save", "accelerator.save"))
+
+
+@pytest.mark.parametrize(("decorator", "first"), [("@staticmethod", ""), ("@classmethod", "cls, ")])
+def test_the_first_parameter_of_a_static_method_is_no_instance(decorator: str, first: str) -> None:
+    source = f"""
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        class Engine:
+            def __init__(self, loader, device):
+                self.loader = loader
+                self.device = device
+                self.model = nn.Linear(3, 1).to(device)
+                self.optimizer = torch.optim.Adam(self.model.parameters())
+
+            {decorator}
+            def write({first}state, path):
+                torch.save(state, path)
+
+            def fit(self):
+                for x, y in self.loader:
+                    x, y = x.to(self.device), y.to(self.device)
+                    loss = ((self.model(x) - y) ** 2).mean()
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+                self.write(self.model.state_dict(), "m.pt")
+
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        data = TensorDataset(torch.randn(20, 3), torch.randn(20, 1))
+        Engine(DataLoader(data, batch_size=4, shuffle=True), device).fit()
+    """
+    assert "nothing binds `accelerator`" in unchanged(dedent(source))
