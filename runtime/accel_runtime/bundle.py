@@ -61,12 +61,13 @@ class Prepared:
     def prepare(self, objects: Sequence[Any], placed: Sequence[bool], evaluation: bool = False) -> list[Any]:
         """The prepared objects in the order of `objects`."""
         objects = [self._own(thing) for thing in objects]
-        fresh = list({id(thing): thing for thing in objects if id(thing) not in self._known}.values())
+        fresh = self._fresh(objects)
         still = {id(thing) for thing, moves in zip(objects, placed) if not moves}
         if not evaluation and any(
             is_optimizer(thing) or (isinstance(thing, Module) and trains(thing)) for thing in fresh
         ):
             self._forget_unheld()
+            fresh = self._fresh(objects)  # a loader whose prepared form went with the function that had it
         for thing in fresh:
             if isinstance(thing, Module):
                 self._fit_model(thing, moves=id(thing) not in still)
@@ -83,6 +84,9 @@ class Prepared:
             if is_scheduler(thing):
                 self._remember(thing, self._scheduler(thing), self.schedulers, self._scheduler)
         return list(map(self._result, objects))
+
+    def _fresh(self, objects: Iterable[Any]) -> list[Any]:
+        return list({id(thing): thing for thing in objects if id(thing) not in self._known}.values())
 
     def beside(self, loader: Any) -> PreparedLoader:
         """A loader that the script goes on having as it is, sharded for one pass."""

@@ -189,3 +189,18 @@ def test_matmul_precision_is_changed_only_on_request(monkeypatch):
         torch.set_float32_matmul_precision(before)
     with pytest.raises(ConfigError, match="tf32"):
         Accelerator(cpu=True, matmul_precision="tf32")
+
+
+def test_gradients_are_unscaled_once_where_a_later_optimizer_steps_the_same_model():
+    accelerator = Accelerator(cpu=True, mixed_precision="fp16", autocast_forward=False)
+    model = nn.Linear(1, 1, bias=False)
+
+    def phase(model):
+        model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.0))
+        for _ in range(2):
+            optimizer.zero_grad()
+            accelerator.backward(model(torch.ones(1, 1)).sum())
+            yield float(accelerator.clip_grad_norm_(model.parameters(), 10.0))
+            optimizer.step()
+
+    assert [*phase(model), *phase(model)] == [1.0] * 4

@@ -46,6 +46,18 @@ def test_preparing_again_changes_nothing():
     assert all(a is b for a, b in zip(once, accelerator.prepare(*given)))
 
 
+def test_a_loader_is_prepared_in_each_call_of_a_function_that_keeps_it_for_itself():
+    accelerator = Accelerator(cpu=True)
+    model, _, _, loader = parts()
+
+    def fit(model, loader):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        _, _, loader = accelerator.prepare(model, optimizer, loader)
+        return type(loader).__name__
+
+    assert [fit(model, loader) for _ in range(4)] == ["PreparedLoader"] * 4
+
+
 def test_another_accelerator_prepares_anew():
     first, second = Accelerator(cpu=True), Accelerator(cpu=True, gradient_accumulation_steps=2)
     model, optimizer, _, loader = first.prepare(*parts())

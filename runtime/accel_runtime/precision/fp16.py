@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any, Self
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -27,7 +28,8 @@ class Fp16(Autocast):
         self.scaler = torch.amp.GradScaler(device_type, **vars(scaler))
         self.backward = self._scaled_backward
         self._stepped = False
-        self._unscaled: set[Optimizer] = set()  # whose gradients have their true size until the next backward pass
+        # Whose gradients have their true size until the next backward pass; one that the script lets go of is not kept.
+        self._unscaled: WeakSet[Optimizer] = WeakSet()
         self._has_optimizer = False
 
     @classmethod
