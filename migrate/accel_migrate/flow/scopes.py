@@ -75,7 +75,7 @@ class Scope:
         outer = self.parent
         if isinstance(self.node, Function) and outer is not None and outer.is_class:
             first = [*self.node.args.posonlyargs, *self.node.args.args][:1]
-            bare = any(getattr(each, "id", "") in ("staticmethod", "classmethod") for each in self.node.decorator_list)
+            bare = any(getattr(each, "id", "") == "staticmethod" for each in self.node.decorator_list)
             self.owner_class, self.self_name = outer, first[0].arg if first and not bare else None
         else:
             self.owner_class = outer.owner_class if outer is not None else None
