@@ -38,7 +38,7 @@ def _found(evidence: Evidence) -> Found:
                     yield file, node, f"`{unparse(node)[:60]}` would keep {kept} as it is before prepare()"
         yield from _wrapped(side, file, call, names, called)
         yield from _rebound(side, file, call, names & called)
-        yield from _built_again(side, file, call, names & called)
+        yield from _built_again(evidence, file, call, names & called)
         yield from _another_loader(side, file, call)
         yield from _another_optimizer(side, file, call, called)
 
@@ -109,14 +109,15 @@ def _rebound(side: Side, file: Module, call: ast.Call, names: set[str]) -> Found
         yield file, node, f"`{unparse(node)[:60]}` would put {target} {where}, and not on this process's device"
 
 
-def _built_again(side: Side, file: Module, call: ast.Call, names: set[str]) -> Found:
-    """`model = Net()` after prepare, also in a method that is called again: nobody puts that one on a device."""
+def _built_again(evidence: Evidence, file: Module, call: ast.Call, names: set[str]) -> Found:
+    """`model = Net()` after prepare, also in a method that is called again: nobody puts that one on a device any more."""
+    side = evidence.after
     if all(any(k.arg == "cpu" and unparse(k.value) == "True" for k in made.keywords) for _, made in side.created):
         return  # it is made where the Accelerator keeps all: on the CPU
     for argument in call.args:
         for at, node, target, value in _given_another(side, file, call, argument) if unparse(argument) in names else ():
             text = unparse(target)
-            if isinstance(value, ast.Call) and not _is_placed(side, at, node, text):
+            if isinstance(value, ast.Call) and not (_is_placed(side, at, node, text) or _stayed(evidence, at, node)):
                 message = f"`{unparse(node)[:60]}` would make another {text}, which nothing moves to the device"
                 yield at, node, message
 
@@ -284,6 +285,18 @@ def _is_placed(side: Side, file: Module, node: ast.stmt, target: str) -> bool:
         for other, call in side.calls
         if other is file and file.scope(call).frame is file.scope(node).frame
     )
+
+
+def _stayed(evidence: Evidence, file: Module, node: ast.stmt) -> bool:
+    """Whether what a statement makes was never moved by the original either."""
+    side, text = evidence.before, unparse(node)
+    old = side.file(file.path)
+    alike = [n for n in (old.walk(old.tree, ast.Assign) if old else ()) if unparse(n) == text]
+    if old is None or not alike:
+        return False
+    held = side.flows.reached([side.flows.place(old, each.value) for each in alike if isinstance(each, ast.Assign)])
+    moves = [(f, c.func) for f, c in side.calls if isinstance(c.func, ast.Attribute) and c.func.attr in _MOVES]
+    return not any(side.flows.place(at, move.value) in held for at, move in moves)
 
 
 def _prepared_again(side: Side, file: Module, node: ast.stmt, name: str) -> bool:

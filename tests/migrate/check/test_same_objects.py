@@ -56,6 +56,15 @@ def test_another_model_after_prepare_that_nothing_moves() -> None:
     assert not said("AM960", "x = 1\n", TOP + folds)
 
 
+def test_another_model_that_the_original_did_not_move_either() -> None:
+    after = TOP + PREPARED + "net(1)\nnet = Net()\nnet(2)\n"
+    before = "net = Net().to(device)\nnet(1)\nnet = Net()\nnet(2)\n"
+    assert not said("AM960", before, after)
+    assert said("AM960", before + "net.cuda()\n", after)
+    assert said("AM960", before + "def run(model):\n    model.to(device)\nrun(net)\n", after)
+    assert said("AM960", before.replace("net = Net()\n", "net = Net().to(device)\n"), after)
+
+
 def test_a_method_that_builds_is_called_again() -> None:
     solver = (
         "class Solver:\n    def __init__(self):\n        self.accelerator = Accelerator()\n        self.build()\n"
