@@ -13,7 +13,7 @@ from accel_migrate.report import Report
 from accel_migrate.report.highlight import Token, highlighted, to_html
 from accel_migrate.report.side_by_side import Row, folded, rows
 from accel_migrate.report.statistics import statistics
-from accel_migrate.report.text import NEXT_STEP, answer, state_of
+from accel_migrate.report.text import NEXT_STEP, answer, reason_of, state_of
 
 
 def render(report: Report) -> str:
@@ -84,7 +84,7 @@ def _badge(outcome: Outcome, report: Report) -> str:
 
 
 def _file(outcome: Outcome, report: Report) -> str:
-    reason = f'<p class="reason">{escape(outcome.reason)}</p>' if outcome.reason else ""
+    reason = f'<p class="reason">{escape(reason_of(outcome))}</p>' if outcome.reason else ""
     left = [each for each in outcome.findings if each.decision is not Decision.APPLIED]
     parts = "".join(_part(part, outcome, report) for part in outcome.parts)
     done = _list("Applied" if report.written else "Would be applied", outcome.decided(Decision.APPLIED), True)

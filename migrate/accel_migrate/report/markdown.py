@@ -8,7 +8,7 @@ from accel_migrate.outcome import NOT_TORCH, Decision, Finding, Outcome
 from accel_migrate.report import Report
 from accel_migrate.report.diff import unified
 from accel_migrate.report.statistics import statistics
-from accel_migrate.report.text import answer, by_rule, short_place, to_decide
+from accel_migrate.report.text import answer, by_rule, reason_of, short_place, to_decide
 
 
 def render(report: Report) -> str:
@@ -34,7 +34,7 @@ def _lines(report: Report) -> Iterator[str]:
 def _row(outcome: Outcome) -> str:
     applied, notes = len(outcome.decided(Decision.APPLIED)), len(outcome.decided(Decision.NOTE))
     rest = len(outcome.findings) - applied - notes
-    status = f"{outcome.status}: {outcome.reason}" if outcome.reason else str(outcome.status)
+    status = f"{outcome.status}: {reason_of(outcome)}" if outcome.reason else str(outcome.status)
     return f"| {_code(outcome.name)} | {_cell(status)} | {applied} | {rest} | {notes} |"
 
 

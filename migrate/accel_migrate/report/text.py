@@ -52,7 +52,7 @@ def _full(report: Report) -> Iterator[str]:
             continue  # failures are told on standard error, one line each
         yield ""
         status = "would be migrated" if outcome.status is Status.MIGRATED and not report.written else outcome.status
-        reason = f" ({outcome.reason})" if outcome.reason else ""
+        reason = f" ({reason_of(outcome)})" if outcome.reason else ""
         yield _paint(f"{_printable(outcome.name)}: {status}", "1", report) + reason
         for finding in outcome.findings if report.verbose else to_decide(outcome):
             yield _line(outcome, finding, report)
@@ -65,6 +65,12 @@ def _full(report: Report) -> Iterator[str]:
                     yield f"    ({NEXT_STEP[finding.decision]})"
         if not report.verbose:
             yield from _grouped(outcome, report)
+
+
+def reason_of(outcome: Outcome) -> str:
+    """Why a file is as it was: the reasons of its training loops stand with each of them."""
+    loops = sum(finding.code == LOOP_LEFT for finding in outcome.findings)
+    return f"{_many(loops, 'training loop')} left" if loops else outcome.reason
 
 
 def to_decide(outcome: Outcome) -> list[Finding]:

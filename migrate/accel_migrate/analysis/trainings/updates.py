@@ -73,8 +73,7 @@ def _updated(roles: Roles, module: Module, backward: Backward) -> str:
 def caller_not_given(function: Function) -> str:
     return (
         f"the caller of {function.name}(), which builds the model and the optimizer, is not visible to the analysis: "
-        "its file is not among those given or could not be read, or its import does not lead here, as where sys.path is "
-        "changed; name that file too, or import by a path that the folders show"
+        "name its file too, and let it import this one by a path that the folders show"
     )
 
 
