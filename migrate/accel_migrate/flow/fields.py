@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from accel_migrate.flow.nodes import walk
-from accel_migrate.flow.program import Function, Program, parameters
+from accel_migrate.flow.program import Program
 from accel_migrate.flow.scopes import Module, Scope
 
 _FROM_OTHERS = frozenset(["__dict__", "__getattr__", "__getattribute__", "vars", "setattr", "getattr"])
@@ -16,18 +16,9 @@ def self_of(file: Module, node: ast.expr) -> Scope | None:
     if not isinstance(node, ast.Name):
         return None
     scope = file.scope(node)
-    owner = scope.owner_class
-    if owner is None:
-        return None
-    binder = file.binder(node.id, scope)
-    function = binder.node if binder is not None else None
-    if binder is None or binder.parent is not owner or not isinstance(function, Function):
-        return None
-    if any(
-        getattr(each, "id", "") in ("staticmethod", "classmethod") for each in getattr(function, "decorator_list", ())
-    ):
-        return None
-    return owner if [each.arg for each in parameters(function)[:1]] == [node.id] else None
+    owner, binder = scope.owner_class, file.binder(node.id, scope)
+    is_own = binder is not None and binder.is_function and binder.parent is owner and binder.instance == node.id
+    return owner if is_own else None
 
 
 class Families:

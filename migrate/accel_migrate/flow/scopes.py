@@ -61,6 +61,7 @@ class Scope:
     function: Function | None = field(init=False)  # the innermost `def` around, itself included
     owner_class: Scope | None = field(init=False)  # the class whose method this is, or is nested in
     self_name: str | None = field(init=False)  # what methods call their instance, in this scope or the method around it
+    instance: str | None = field(init=False)  # the same, but in class methods, whose first parameter is the class
     frame: Scope = field(init=False, repr=False)  # the innermost function or lambda around, or the module
     variables: Answers[str, Variable | None] = field(init=False, repr=False)  # what each name means here
 
@@ -75,11 +76,14 @@ class Scope:
         outer = self.parent
         if isinstance(self.node, Function) and outer is not None and outer.is_class:
             first = [*self.node.args.posonlyargs, *self.node.args.args][:1]
-            bare = any(getattr(each, "id", "") == "staticmethod" for each in self.node.decorator_list)
-            self.owner_class, self.self_name = outer, first[0].arg if first and not bare else None
+            decorators = {getattr(each, "id", "") for each in self.node.decorator_list}
+            self.owner_class = outer
+            self.self_name = first[0].arg if first and "staticmethod" not in decorators else None
+            self.instance = self.self_name if "classmethod" not in decorators else None
         else:
             self.owner_class = outer.owner_class if outer is not None else None
             self.self_name = outer.self_name if outer is not None else None
+            self.instance = outer.instance if outer is not None else None
 
     @property
     def name(self) -> str:

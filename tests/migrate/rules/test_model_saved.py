@@ -608,8 +608,10 @@ def test_every_process_writes_what_is_in_a_temporary_folder_of_its_own(folder: s
     becomes(training(after=after), written if own else written.replace("torch.save", "accelerator.save"))
 
 
-def test_the_first_parameter_of_a_static_method_is_no_instance() -> None:
-    source = """
+@pytest.mark.parametrize(("kind", "first"), [("staticmethod", ""), ("classmethod", "cls, ")])
+@pytest.mark.parametrize("called", ["self", "Engine"])
+def test_a_method_without_an_object_is_handed_the_accelerator(kind: str, first: str, called: str) -> None:
+    source = f"""
         import torch
         from torch import nn
         from torch.utils.data import DataLoader, TensorDataset
@@ -621,8 +623,8 @@ def test_the_first_parameter_of_a_static_method_is_no_instance() -> None:
                 self.model = nn.Linear(3, 1).to(device)
                 self.optimizer = torch.optim.Adam(self.model.parameters())
 
-            @staticmethod
-            def write(state, path):
+            @{kind}
+            def write({first}state, path):
                 torch.save(state, path)
 
             def fit(self):
@@ -632,10 +634,17 @@ def test_the_first_parameter_of_a_static_method_is_no_instance() -> None:
                     self.optimizer.zero_grad()
                     loss.backward()
                     self.optimizer.step()
-                self.write(self.model.state_dict(), "m.pt")
+                {called}.write(self.model.state_dict(), "m.pt")
 
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         data = TensorDataset(torch.randn(20, 3), torch.randn(20, 1))
         Engine(DataLoader(data, batch_size=4, shuffle=True), device).fit()
     """
-    assert "nothing binds `accelerator`" in unchanged(dedent(source))
+    becomes(
+        dedent(source),
+        f"""
+        def write({first}state, path, accelerator):
+            accelerator.save(state, path)
+    """,
+    )
+    becomes(dedent(source), f'{called}.write(self.accelerator.get_state_dict(self.model), "m.pt", self.accelerator)')

@@ -131,11 +131,7 @@ def _is_visible(graph: CallGraph, module: Module, call: ast.Call, seen_by_name: 
 def _is_own(variable: Variable) -> bool:
     """`self` or `cls` of a method, which is of a class of the project."""
     scope = variable.scope
-    decorators = getattr(scope.node, "decorator_list", ())
-    is_static = any(getattr(each, "id", "") == "staticmethod" for each in decorators)
-    return (
-        scope.is_function and scope.owner_class is scope.parent and variable.name == scope.self_name and not is_static
-    )
+    return scope.is_function and scope.owner_class is scope.parent and variable.name == scope.self_name
 
 
 def _is_found_by_name(node: ast.expr) -> bool:

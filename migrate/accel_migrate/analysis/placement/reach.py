@@ -50,11 +50,11 @@ class Reach:
         """The expression for the Accelerator at a node; None where it cannot be had."""
         scope: Scope | None = module.scope(node)
         while scope is not None:
-            if scope.owner_class in self.family and scope.self_name and not self._is_set_up_earlier(scope):
-                return f"{scope.self_name}.{NAME}"
+            if scope.owner_class in self.family and scope.instance and not self._is_set_up_earlier(scope):
+                return f"{scope.instance}.{NAME}"
             if scope.is_function and scope.node in self.parameters:
                 return NAME
-            if scope is self.creation and (not self.guarded or _sees_guarded(module, node)):
+            if scope is self.creation and not scope.is_class and (not self.guarded or _sees_guarded(module, node)):
                 return NAME
             scope = scope.parent
         return NAME if self.everywhere is module else None

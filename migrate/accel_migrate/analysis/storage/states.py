@@ -165,10 +165,8 @@ def _listed(graph: CallGraph, module: Module) -> Iterator[tuple[Variable, list[t
 
 def _own_object(target: Definition) -> Variable | None:
     """`self` of a method."""
-    scope, decorated = target.scope, {unparse(each) for each in target.node.decorator_list}
-    if scope.self_name is None or scope.owner_class is not scope.parent or decorated & {"staticmethod", "classmethod"}:
-        return None
-    return Variable(scope, scope.self_name)
+    scope = target.scope
+    return Variable(scope, scope.instance) if scope.instance and scope.owner_class is scope.parent else None
 
 
 def _is_asked(module: Module, call: ast.Call, models: Set[Variable]) -> bool:
