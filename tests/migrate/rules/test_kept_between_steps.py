@@ -327,3 +327,43 @@ def test_what_a_data_set_numbers_before_it_gives_samples_is_not_named():
         "    def __len__", "        for w in self.rows:\n            self.kept[w] = len(self.kept)\n    def __len__"
     )
     assert "AM811" not in codes(filled)
+
+
+def test_names_what_a_data_set_counts_that_is_only_evaluated() -> None:
+    rows = SAMPLES.format(holds="{}", does="self.n += 1", gives="self.n")
+    evaluated = """
+        with torch.no_grad():
+            hits = 0
+            for x, y in test_loader:
+                x, y = x.to(device), y.to(device)
+                hits += (model(x).argmax(1) == y).sum().item()
+        print(hits)
+        """
+    source = training(functions=rows, ready="test_loader = DataLoader(Rows(), batch_size=2)", after=evaluated)
+    assert "`self.n` goes on from" in noted(source, "AM811")
+    sharing = "hits += (model(x).argmax(1) == y).sum().item()"
+    whole = source.replace(sharing, f"{sharing}; show(model, x)")  # every process sees all of the samples
+    assert "AM811" not in codes(whole)
+
+
+@pytest.mark.parametrize(
+    ("number", "named"),
+    [
+        ("words.setdefault(row, len(words))", "words"),
+        ("times.update([row]) or times[row]", "times"),
+        ("float(row)", ""),
+    ],
+)
+@pytest.mark.parametrize("collate", ["collate", "Collate()"])
+def test_names_what_a_collate_function_numbers(number: str, named: str, collate: str) -> None:
+    functions = f"""
+        import collections
+        words, times = {{}}, collections.Counter()
+        def collate(rows):
+            return torch.tensor([{number} for row, _ in rows]), torch.tensor([y for _, y in rows])
+        class Collate:
+            def __call__(self, rows):
+                return torch.tensor([{number} for row, _ in rows]), torch.tensor([y for _, y in rows])
+    """
+    source = training(functions=functions, ready=f"loader = DataLoader(data, batch_size=2, collate_fn={collate})")
+    assert (f"`{named}` goes on from" in noted(source, "AM811")) if named else "AM811" not in codes(source)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from accel_migrate.analysis.evaluation.evaluation import Whole
 from accel_migrate.analysis.notes.of_models import OfModels
 from accel_migrate.analysis.notes.seeding import Seeding, libraries_of, library_of
 from accel_migrate.analysis.notes.unseen_layers import looked_up
@@ -17,7 +18,7 @@ from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.numbers import data_of
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.analysis.values.sources import Code, contents
+from accel_migrate.analysis.values.sources import contents
 from accel_migrate.analysis.values.unread import is_unseen
 from accel_migrate.flow.nodes import arguments_at, calls_method, is_falsy, unparse
 from accel_migrate.flow.once import once
@@ -196,10 +197,12 @@ def _for_samples(script: Script, training: Training) -> Iterator[Drawn]:
                 yield Drawn("for augmentation", first, at, call, sure and not own)
 
 
-def data_trained_on(script: Script, training: Training) -> Iterator[Code]:
-    """All that the data of the loaders that are trained on is made of."""
-    for module, made in _loaders_trained_on(script, training):
-        yield from data_of(script.graph, module, made)
+def loaders_sharded(script: Script, training: Training) -> Iterator[tuple[Module, ast.Call]]:
+    """The calls that make the loaders of which each process sees a part, to train or to evaluate."""
+    yield from _loaders_trained_on(script, training)
+    for each in training.evaluations:
+        if not isinstance(each, Whole):
+            yield from ((m, made) for _, m, made in _loaders(script, each.loop.module, each.loop.loader))
 
 
 def _loaders_trained_on(script: Script, training: Training) -> Iterator[tuple[Module, ast.Call]]:

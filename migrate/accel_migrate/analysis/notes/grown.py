@@ -1,6 +1,6 @@
 """What a data set makes of the samples that it has given, and gives more by: words that are numbered as they come, counts.
 
-Silent where nothing that `__getitem__` gives is computed by an attribute that outlives the sample and is changed by what it holds
+Silent where nothing that `__getitem__` gives is computed by what outlives the sample and is changed by what it holds
 already. What is kept for a sample, and only found again by its index, is the same wherever it is made.
 """
 
@@ -9,12 +9,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from accel_migrate.analysis.notes.drawn import data_trained_on
+from accel_migrate.analysis.notes.drawn import loaders_sharded
 from accel_migrate.analysis.notes.kept import Kept, changed_in, whole
 from accel_migrate.analysis.trainings.training import Script, Training
-from accel_migrate.analysis.values.sources import Code, behind
+from accel_migrate.analysis.values.numbers import data_of
+from accel_migrate.analysis.values.sources import Code, behind, code_named
 from accel_migrate.flow.closure import closure
-from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.nodes import arguments_at, walk
 from accel_migrate.flow.program import Definition, FunctionDefinition
 from accel_migrate.flow.scopes import Function, Module, Variable
 
@@ -25,12 +26,23 @@ _IN_ORDER = {"append", "appendleft", "extend", "insert", "add", "put"}
 def find_grown(script: Script, training: Training) -> list[Kept]:
     """Each attribute once, at the first place where it grows."""
     found: dict[Variable, Kept] = {}
-    for module, node in data_trained_on(script, training):
-        owner = Definition(module, node) if isinstance(node, ast.ClassDef) else None
-        gives = script.roles.project.method(owner, "__getitem__") if owner is not None else None
-        for kept in _Sample(script, gives).grown() if isinstance(gives, FunctionDefinition) else ():
-            found.setdefault(kept[0], kept[1])
+    for gives in _giving(script, training):
+        for variable, kept in _Sample(script, gives).grown():
+            found.setdefault(variable, kept)
     return list(found.values())
+
+
+def _giving(script: Script, training: Training) -> Iterator[FunctionDefinition]:
+    """What makes the samples and the batches of sharded loaders: `__getitem__` of data sets, and what collates."""
+    for module, loader in loaders_sharded(script, training):
+        named = arguments_at(loader, 6, "collate_fn")
+        collating = [code for part in named for code in code_named(script.graph, module, part)]
+        methods = [(code, "__getitem__") for code in data_of(script.graph, module, loader)]
+        for (owner, node), name in methods + [(code, "__call__") for code in collating]:
+            of_class = isinstance(node, ast.ClassDef) and script.project.method(Definition(owner, node), name)
+            if isinstance(of_class, FunctionDefinition):
+                yield of_class
+        yield from (FunctionDefinition(owner, node) for owner, node in collating if isinstance(node, ast.FunctionDef))
 
 
 class _Sample:
@@ -52,15 +64,17 @@ class _Sample:
         given = {whole(v) for owner, part in parts if (v := owner.variable(part)) is not None}
         for module, node, variable in writes:
             owner = variable.scope.node
-            if variable in given and isinstance(owner, ast.ClassDef):
-                yield variable, Kept(module, module.statement(node), variable.name, owner, False)
+            if variable in given:
+                kept_by = owner if isinstance(owner, ast.ClassDef) else None
+                yield variable, Kept(module, module.statement(node), variable.name, kept_by, False)
 
     def _writes(self) -> Iterator[tuple[Module, ast.AST, Variable]]:
         for module, function in self.run:
             for node in module.walk(function, ast.Assign, ast.AugAssign, ast.Call):
                 root, given = changed_in(module, node)
                 variable = module.variable(root) if root is not None else None
-                if variable is None or not variable.scope.is_class or variable.scope.node in self.made:
+                own = {reached for _, reached in self.run} | self.made
+                if variable is None or variable.scope.node in own:
                     continue
                 variable = whole(variable)
                 if _goes_on(module, node, variable, given, function) and not self._is_begun(variable):
@@ -93,7 +107,8 @@ def _goes_on(module: Module, node: ast.AST, variable: Variable, given: list[ast.
     reads = _reads(module, given, variable)
     if isinstance(node, ast.Call):
         assert isinstance(node.func, ast.Attribute)
-        return bool(reads) or node.func.attr in _IN_ORDER or node.func.attr.endswith("_")
+        counts = node.func.attr == "update" and _is_counter(variable)
+        return bool(reads) or counts or node.func.attr in _IN_ORDER or node.func.attr.endswith("_")
     target = node.target if isinstance(node, ast.AugAssign) else node.targets[0]  # type: ignore[attr-defined]
     keys = _keys(target)
     own = {p.arg for p in walk(function) if isinstance(p, ast.arg)}
@@ -106,9 +121,14 @@ def _goes_on(module: Module, node: ast.AST, variable: Variable, given: list[ast.
     return any(isinstance(n, ast.BinOp) or (n.id in own and n.id != module.scope(n).self_name) for n in local)
 
 
-def _reads(module: Module, values: Iterable[ast.expr | None], variable: Variable) -> list[ast.Attribute]:
-    """Where values read an attribute itself, also its length."""
-    parts = [part for value in values if value is not None for part in module.walk(value, ast.Attribute)]
+def _is_counter(variable: Variable) -> bool:
+    made = [b.value for b in variable.scope.module.bindings(variable) if isinstance(b.value, ast.Call)]
+    return any(variable.scope.module.full_name(value.func) == "collections.Counter" for value in made)
+
+
+def _reads(module: Module, values: Iterable[ast.expr | None], variable: Variable) -> list[ast.AST]:
+    """Where values read what is kept itself, also its length."""
+    parts = [part for value in values if value is not None for part in module.walk(value, ast.Attribute, ast.Name)]
     return [part for part in parts if module.variable(part) == variable]
 
 
