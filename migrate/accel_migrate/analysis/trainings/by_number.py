@@ -34,7 +34,7 @@ def check(graph: CallGraph, local: Locality, loops: Iterable[LoaderLoop], backwa
     ordered = [loop for loop in loops if loop.trains and not _draws(graph, loop)]
     numbers = {number for loop in ordered for number in _numbers(loop)}
     beside = {number: data for loop in ordered for number, data in _beside(graph, local, loop)}
-    for backward in backwards if numbers or beside else ():
+    for backward in backwards if ordered else ():
         for module, node in behind(graph, backward.module, backward.loss, Role.MODEL | Role.LOADER):
             chosen = _chosen(node)
             if chosen is not None and _goes_by(graph, module, chosen[1], numbers):
@@ -43,6 +43,10 @@ def check(graph: CallGraph, local: Locality, loops: Iterable[LoaderLoop], backwa
             for number in _bound(module, node) if beside else ():
                 if number in beside:
                     raise _paired(module, number[1], unparse(beside[number]))
+            if is_call_of(node, "next") and any(module.holds(loop.statement, node) for loop in ordered):
+                begun = [(owner, v.args[0]) for owner, v in held(graph, module, node.args[0]) if is_call_of(v, "iter")]
+                if any(_is_beside(graph, local, *each) for each in begun):
+                    raise _paired(module, node, unparse(node))
 
 
 def _paired(module: Module, node: ast.AST, text: str) -> NotMigrated:
@@ -93,9 +97,14 @@ def _beside(graph: CallGraph, local: Locality, loop: LoaderLoop) -> Iterator[tup
     """The names of what `zip` takes from data of all processes, each time a batch is taken from a shard."""
     module = loop.module
     for data, target in _zipped(loop):
-        made = behind(graph, module, data)
-        if _is_data(graph, local, module, data) and not any(graph.roles.role(*each) & _YIELDS for each in made):
+        if _is_beside(graph, local, module, data):
             yield from (((module, loop.statement, name.id), data) for name in module.walk(target, ast.Name))
+
+
+def _is_beside(graph: CallGraph, local: Locality, module: Module, data: ast.expr) -> bool:
+    """Whether data of all processes is given one after another, and no loader's."""
+    made = behind(graph, module, data)
+    return _is_data(graph, local, module, data) and not any(graph.roles.role(*each) & _YIELDS for each in made)
 
 
 def _bound(module: Module, node: ast.expr) -> list[Number]:

@@ -62,6 +62,18 @@ def test_what_is_zipped_with_a_loader_goes_by_the_number_as_well(head, chosen):
     migrated(source(chosen, shuffle="True"))
 
 
+@pytest.mark.parametrize("data", ["targets", "targets.split(4)"])
+def test_what_is_taken_in_turn_beside_a_loader_goes_by_the_number_as_well(data: str):
+    def source(chosen: str, data: str, shuffle: str = "False") -> str:
+        written = paired(chosen, shuffle=shuffle)
+        return written.replace("    total = 0.0\n", f"    total = 0.0\n    turn = iter({data})\n")
+
+    assert _BY_NUMBER in unchanged(source("next(turn)", data))
+    assert _BY_NUMBER in unchanged(source("next(turn, None)", data))
+    migrated(source("next(turn)", data, shuffle="True"))
+    assert not any(_BY_NUMBER in note for note in notes(source("next(turn)[1]", "DataLoader(data, batch_size=4)")))
+
+
 @pytest.mark.parametrize("other", ["range(40)", "others", "iter(others)", "itertools.cycle(others)", "forever(others)"])
 def test_what_another_loader_yields_is_left_to_who_judges_that(other):
     ready = "others = DataLoader(data, batch_size=4)\ndef forever(loader):\n    while True:\n        yield from loader"
