@@ -20,7 +20,7 @@ from accel_migrate.rule import Context, Rule
 CODE = "AM802"
 _SUM = (
     "the loss {verb} summed over the batch ({line}), and gradients are averaged over processes: a step is as large as with "
-    "one process's batch; for the sum over all of them multiply the loss by accelerator.num_processes{once}"
+    "one process's batch; for the sum over all of them multiply the sum alone by accelerator.num_processes{once}"
 )
 _UNEVEN = (
     "the loss {verb} divided by a count or a sum that {differs} ({line}), and every process weighs the same in the average; for "

@@ -188,7 +188,7 @@ def test_names_a_model_that_is_built_for_the_rows_of_a_batch():
         ("((h := model(x)) @ h.t()).softmax(1).diag().mean()", "where batches are split over processes", "there are"),
         (
             "(model(x) - 1).pow(2).sum()",
-            "multiply the loss by accelerator.num_processes",
+            "multiply the sum alone by accelerator.num_processes",
             "once each has samples of its own",
         ),
     ],
