@@ -7,9 +7,12 @@ import re
 from collections.abc import Iterator
 
 from accel_migrate.analysis.values.roles import arguments_of
+from accel_migrate.analysis.values.sources import contents
 from accel_migrate.edits import change, comment_above, left_empty, note, replace_node, without
+from accel_migrate.flow.cfg import graph_of
 from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.program import Definition, default_of
+from accel_migrate.flow.scopes import Module
 from accel_migrate.items import without_items
 from accel_migrate.plan import Change, Edit, Uncomment, Unwrap
 from accel_migrate.rule import Context, Rule
@@ -42,6 +45,7 @@ def find(context: Context) -> Iterator[Change]:
             yield _change(context, choice, "both branches are the same with the Accelerator", Unwrap(choice))
     yield from _parameters(context)
     yield from _on_the_cpu(context)
+    yield from _of_one_scale(context)
     for owner, call in scaling.definitions if context.settings.target == "accelerate" else ():
         if owner is module and training.schedules_skipped_steps:
             yield note(context, CODE, call, _SCHEDULE)
@@ -64,6 +68,40 @@ def _on_the_cpu(context: Context) -> Iterator[Change]:
                 "and small gradients are kept"
             )
             yield note(context, CODE, call, message)
+
+
+def _of_one_scale(context: Context) -> Iterator[Change]:
+    """Scalers of which each had a scale of its own, or one that is made anew while the Accelerator goes on."""
+    training, graph, module = context.training, context.script.graph, context.module
+    scaling = training.precision.scaling
+    made: dict[ast.expr, Module] = {call: owner for owner, call in scaling.definitions}
+    told = [(b.module, b.scaler) for b in training.backwards if b.scaler is not None]
+    of_each = [{call for _, call in contents(graph, *each) if call in made} for each in told]
+    apart = any(one and other and one.isdisjoint(other) for one in of_each for other in of_each)
+    for call, owner in list(made.items())[-1 if apart else 0 :]:
+        if apart or _runs_again(context, owner, call, set()):
+            yield from [note(context, CODE, call, _ONE_SCALE if apart else _GOES_ON)] if owner is module else ()
+            return
+
+
+def _runs_again(context: Context, module: Module, node: ast.AST, seen: set[ast.AST]) -> bool:
+    """Whether a place may be come to more than once with one Accelerator."""
+    frame = module.scope(node).frame
+    if graph_of(module.tree, frame.node).in_loop(module.statement(node)):  # type: ignore[arg-type]
+        return True
+    if not frame.is_function or frame is context.training.creation or frame.name == "__init__" or frame.node in seen:
+        return False
+    loaded = context.script.loaded(context.training)
+    sites = [each for each in context.script.graph.sites.get(frame.node, ()) if each[0] in loaded]  # type: ignore[call-overload]
+    scripts = {owner for owner, _ in sites}
+    return len(sites) > len(scripts) or any(_runs_again(context, m, c, {*seen, frame.node}) for m, c in sites)
+
+
+_ONE_SCALE = (
+    "each GradScaler of the script has a scale of its own, and the Accelerator one for all: an overflow with any of them "
+    "lowers it for all"
+)
+_GOES_ON = "the script makes this GradScaler again, with its first scale; the Accelerator has one, which goes on from where it is"
 
 
 def _change(context: Context, node: ast.AST, message: str, *edits: Edit) -> Change:

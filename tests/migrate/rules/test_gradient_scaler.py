@@ -11,7 +11,7 @@ from accel_migrate.plan import Status
 from accel_migrate.settings import Settings
 from accel_migrate.source import Source
 
-from tests.migrate.rules.verbs import migrated, noted, unchanged
+from tests.migrate.rules.verbs import migrated, noted, notes, unchanged
 
 SCRIPT = """
     import torch
@@ -393,3 +393,42 @@ def test_a_scaler_of_the_scripts_own_for_an_old_torch_steps_as_the_optimizer_doe
     text = migrated(source.format(steps="optimizer.step()"))
     assert "    accelerator.backward(loss)\n    optimizer.step()\n" in text
     assert "AM957" in unchanged(source.format(steps="optimizer.step()\n                report()"))
+
+
+@pytest.mark.parametrize(
+    ("made", "called", "said"),
+    [
+        ("scaler", "fit(2)", ""),
+        ("scaler", "fit(2)\nfit(3)", "which goes on from where it is"),
+        ("scaler", "for epochs in (2, 3):\n    fit(epochs)", "which goes on from where it is"),
+        ("scaler", "def main():\n    fit(2)\nmain()\nmain()", "which goes on from where it is"),
+        ("scaler, other", "fit(2)", "one for all"),
+    ],
+)
+def test_names_a_scale_of_its_own_that_each_scaler_had(made: str, called: str, said: str) -> None:
+    first, _, second = made.partition(", ")
+    more = f"""
+                {second}.scale(nn.functional.l1_loss(model(x.cuda()), y.cuda())).backward()
+                {second}.step(optimizer)
+                {second}.update()"""
+    source = f"""
+    import torch
+    from torch import nn
+
+    def fit(epochs):
+        scaler = torch.cuda.amp.GradScaler()
+        other = torch.cuda.amp.GradScaler()
+        for epoch in range(epochs):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())
+                optimizer.zero_grad()
+                {first}.scale(loss).backward()
+                {first}.step(optimizer)
+                {first}.update(){more if second else ""}
+
+    loader = torch.utils.data.DataLoader(data(), batch_size=4)
+    model = nn.Linear(2, 1).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    """
+    source = dedent(source if second else source.replace("        other = torch.cuda.amp.GradScaler()\n", "")) + called
+    assert said in noted(source, "AM304") if said else not any("scale" in note for note in notes(source))
