@@ -432,20 +432,15 @@ def _is_bare_loss(file: Module, value: ast.expr) -> bool:
 
 def _typed_by_cuda(side: Side) -> Found:
     """`Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor`: on another accelerator they are on the CPU."""
-    flows = side.flows
     about_cuda = side.once(_about_cuda)
     for file in side.involved:
-        for node in file.walk(file.tree, ast.Attribute):
-            above = file.parents[node]
-            if node.attr.endswith("Tensor") and isinstance(above, ast.IfExp):
-                if (file.qualified(node) or "").startswith("torch.cuda.") and flows.place(
-                    file, above.test
-                ) in about_cuda:
-                    yield (
-                        file,
-                        node,
-                        f"tensors of `{unparse(above)[:60]}` would be on the CPU, and the model on any accelerator",
-                    )
+        types = [node for node in file.walk(file.tree, ast.Attribute) if node.attr.endswith("Tensor")]
+        if any((file.qualified(node) or "").startswith("torch.cuda.") for node in types):
+            for node in types:
+                if _condition(side, file, node, about_cuda) is not None:
+                    text = unparse(file.statement(node))[:60]
+                    yield file, node, f"tensors of `{text}` would be on the CPU, and the model on any accelerator"
+                    break
 
 
 def _left_to_cuda(side: Side) -> Found:
@@ -482,14 +477,14 @@ def _guard(file: Module, call: ast.Call) -> ast.expr | None:
     return above.test if above is not None and alone else None
 
 
-def _condition(side: Side, file: Module, call: ast.Call, about: set[Place]) -> ast.expr | None:
-    at: ast.AST = call
+def _condition(side: Side, file: Module, node: ast.expr, about: set[Place]) -> ast.expr | None:
+    at: ast.AST = node
     while not isinstance(at, ast.stmt):
         above = file.parents[at]
         if isinstance(above, ast.IfExp) and at is not above.test and side.flows.place(file, above.test) in about:
             return above.test
         at = above
-    graph = side.graph(file.scope(call))
+    graph = side.graph(file.scope(node))
     step = step_of(file, at, graph)
     for decision in graph.control_dependences(step) if step is not None and graph.is_reached(step) else ():
         if (

@@ -20,7 +20,7 @@ from accel_migrate.flow.fields import self_of
 from accel_migrate.flow.nodes import called_name, children, walk
 from accel_migrate.flow.program import Function, default_of
 from accel_migrate.flow.scopes import Module
-from accel_migrate.flow.tensor_types import is_cpu_type
+from accel_migrate.flow.tensor_types import stays_on_cpu
 
 CPU, DEVICE, UNKNOWN = "cpu", "device", "unknown"
 Where = frozenset[str]
@@ -372,7 +372,7 @@ class Whereabouts:
         kind = call.args[0]
         stores = self._stores.reaching(file, kind) if isinstance(kind, ast.Name) else []
         named = [kind, *[s.value for s in stores if s.value is not None]]
-        return any(is_cpu_type(n.value if isinstance(n, ast.Constant) else file.qualified(n)) for n in named)
+        return stays_on_cpu(n.value if isinstance(n, ast.Constant) else file.qualified(n) for n in named)
 
     def _is_cpu(self, file: Module, device: ast.expr, asked: frozenset[object] = frozenset()) -> bool:
         """Whether an expression is the CPU whatever happens; what names itself, as in `d = torch.device(d)`, may be any."""

@@ -122,6 +122,11 @@ def test_what_stays_on_the_cpu_where_there_is_no_cuda() -> None:
     made = "cuda = torch.cuda.is_available()\nTensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor\n"
     assert said("AM959", "x = 1\n", top.format("", made))
     assert not said("AM959", "x = 1\n", top.format("cpu=not torch.cuda.is_available()", made))
+    later = "kind = torch.cuda.FloatTensor\nif torch.cuda.is_available() is False:\n    kind = torch.FloatTensor\n"
+    assert said("AM959", "x = 1\n", top.format("", later))
+    assert said("AM959", "x = 1\n", top.format("cpu=True", later))
+    assert not said("AM959", "x = 1\n", top.format("cpu=not torch.cuda.is_available()", later))
+    assert not said("AM959", "x = 1\n", top.format("cpu=True", "kind = torch.FloatTensor\n"))
 
 
 @pytest.mark.parametrize("device", ["'cuda:{}'.format(n)", "'cuda:' + n", "f'cuda:{n}'", "str('cuda')"])

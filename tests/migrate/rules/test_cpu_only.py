@@ -323,3 +323,17 @@ def test_a_batch_that_stays_on_the_cpu_is_read_there_as_it_was():
     after = migrated(source)
     assert "Accelerator(cpu=True)" in after
     assert "seen = y.detach().numpy()" in after
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        "kind = torch.cuda.FloatTensor\nif torch.cuda.is_available() is False:\n    kind = torch.FloatTensor",
+        "if torch.cuda.is_available():\n    kind = torch.cuda.FloatTensor\nelse:\n    kind = torch.FloatTensor",
+    ],
+)
+def test_types_of_tensors_are_a_device(chosen: str) -> None:
+    """`.type(torch.cuda.FloatTensor)` moves, though nothing else of the script names a GPU."""
+    text = dedent(script(inside="y = y.type(kind)", after="print(torch.ones(1))"))
+    text = text.replace("net = Net()", f"{chosen}\nnet = Net().type(kind)")
+    assert "Accelerator(cpu=not torch.cuda.is_available())" in migrated(text)

@@ -11,7 +11,7 @@ from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import arguments_at, calls_method, is_call_of, parts_of_value
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Module, Variable
-from accel_migrate.flow.tensor_types import is_cpu_type
+from accel_migrate.flow.tensor_types import is_cpu_type, stays_on_cpu
 from accel_migrate.flow.torch_api import is_reshaping
 
 _LEAVES_DEVICE = {"cpu", "numpy", "tolist", "item"}
@@ -27,8 +27,8 @@ def casts_to_cpu(module: Module, call: ast.Call) -> bool:
 def _is_cpu_type(module: Module, kind: ast.expr) -> bool:
     if isinstance(kind, ast.Constant):
         return is_cpu_type(kind.value)
-    values = [b.value for b in module.bindings_of(kind) if b.kind == "assign"]
-    return is_cpu_type(module.qualified(kind)) or any(is_cpu_type(module.qualified(v)) for v in values if v is not None)
+    values = [b.value for b in module.bindings_of(kind) if b.kind == "assign" and b.value is not None]
+    return stays_on_cpu(module.qualified(value) for value in (kind, *values))
 
 
 @dataclass(eq=False)

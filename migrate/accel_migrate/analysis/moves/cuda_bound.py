@@ -32,10 +32,11 @@ def is_bound_to_cuda(
 ) -> bool:
     """Whether the model must not go to another accelerator than CUDA."""
     moved = any(is_left_behind(graph, move, aliases) for move in kept)
+    files = {*modules, *loaded_with(graph.roles.project, creation.module)}
     return (
         bound
         or moved
-        or any(_makes_tensors(graph, module) for module in modules)
+        or any(_makes_tensors(graph, module) for module in files)
         or _follows_a_constant(graph, creation.module, {move.call for move in dropped})
     )
 
@@ -138,9 +139,17 @@ def _makes_tensors(graph: CallGraph, module: Module) -> bool:
     return any(
         node.attr.endswith("Tensor")
         and module.full_name(node).startswith("torch.cuda.")
-        and _asks_for_cuda(graph, module, node)
+        and (_asks_for_cuda(graph, module, node) or _is_one_of_two(module, node))
         for node in module.walk(module.tree, ast.Attribute)
     )
+
+
+def _is_one_of_two(module: Module, node: ast.Attribute) -> bool:
+    """`kind = torch.cuda.FloatTensor`, where another assignment has `torch.FloatTensor` in its place."""
+    above = module.parents[node]
+    on_cpu = module.full_name(node).replace(".cuda.", ".")
+    bound = module.bindings_of(above.targets[0]) if isinstance(above, ast.Assign) else []
+    return any(b.value is not None and module.full_name(b.value) == on_cpu for b in bound)
 
 
 def _asks_for_cuda(graph: CallGraph, module: Module, node: ast.AST) -> bool:
