@@ -104,16 +104,20 @@ def _shared(context: Context) -> Iterator[Change]:
 
 
 def _call(context: Context, objects: list[Built], function: str, indent: int) -> str:
-    joined = ", ".join(built.text for built in objects)
-    handed = joined if _are_placed(context, objects) else f"{joined}, device_placement={_placed(context, objects)}"
+    names = [built.text for built in objects]
+    placed = [] if _are_placed(context, objects) else [f"device_placement={_placed(context, objects)}"]
+    joined, handed = ", ".join(names), ", ".join([*names, *placed])
     line = f"{joined} = {function}({handed})"
     if len(line) + indent <= _width(context):
         return line
+    given = _listed(names) if len(f"{joined} = {function}(") + indent > _WIDEST else joined
     if len(handed) + indent + 4 <= _WIDEST:
-        return f"{joined} = {function}(\n    {handed}\n)"
-    parts = [built.text for built in objects] + ([] if handed == joined else [handed.removeprefix(f"{joined}, ")])
-    listed = "".join(f"    {part},\n" for part in parts)
-    return f"{joined} = {function}(\n{listed})"
+        return f"{given} = {function}(\n    {handed}\n)"
+    return f"{given} = {function}{_listed([*names, *placed])}"
+
+
+def _listed(parts: list[str]) -> str:
+    return "(\n" + "".join(f"    {part},\n" for part in parts) + ")"
 
 
 def _told(context: Context, objects: list[Built]) -> str:

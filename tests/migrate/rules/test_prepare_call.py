@@ -377,7 +377,7 @@ def test_a_call_that_is_too_long_for_two_lines_has_one_for_each_object():
     )
     after = migrated(training(ready=built, after=loops))
     listed = "".join(f"    {name},\n" for name in ("model", "optimizer", "loader", *names))
-    assert f" = accelerator.prepare(\n{listed})\n" in after
+    assert f"\n(\n{listed}) = accelerator.prepare(\n{listed})\n" in after
 
 
 FIT_AND_PREDICT = """
