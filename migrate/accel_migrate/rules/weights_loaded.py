@@ -118,7 +118,8 @@ def _read(context: Context, load: Load, waited: set[ast.stmt]) -> Iterator[Chang
         edits.append(add_argument(module.source, load.call, f"map_location={spelled}.device"))
         said.append("every process reads the model to its own device, whatever GPU saved")
     statement = _questioned(module, _listed(module, _opened(module, load.call), load.call))
-    waits = training.storage.waits(load) and not training.flow.on_some(module, load.call) and statement not in waited
+    waits = training.storage.waits(load) and not training.flow.on_some(module, load.call)
+    waits = waits and not _have_waited(context, statement, waited)
     if spelled is not None and waits and not _is_asked_for(context, module, statement):
         waited.add(statement)
         edits.append(Insert(statement, (f"{spelled}.wait_for_everyone()",), "before", above_comments=False))
@@ -165,6 +166,23 @@ def _opened(module: Module, load: ast.Call) -> ast.stmt:
             assert isinstance(parent, ast.stmt)
             found = parent
     return found
+
+
+def _have_waited(context: Context, statement: ast.stmt, waited: set[ast.stmt]) -> bool:
+    """Whether all have waited here, or above in the same block, and nothing that may write comes between."""
+    module, storage = context.module, context.training.storage
+    writing = [one.statement for one in storage.saves if one.module is module]
+    writing += [one.statement for one in storage.written if one.module is module]
+    block = module.block(statement)
+    for earlier in [statement, *block[: block.index(statement)][::-1]]:
+        if earlier in waited:
+            return True
+        calls = module.walk(earlier, ast.Call)
+        if any(module.holds(earlier, each) for each in writing) or any(
+            context.script.roles.target(module, c) for c in calls
+        ):
+            return False
+    return False
 
 
 def _questioned(module: Module, statement: ast.stmt) -> ast.stmt:
