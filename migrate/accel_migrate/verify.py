@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import warnings
 
-from accel_migrate.errors import MigrateError
+from accel_migrate.errors import MigrateError, SourceError
 from accel_migrate.source import Source
 
 
@@ -15,14 +15,21 @@ class BrokenResult(MigrateError):
 
 def check(source: Source, text: str) -> Source:
     """The rewritten file as a source that compiles."""
-    data = source.to_bytes(text)
-    result = Source.from_bytes(source.path, data)
-    # A notebook may await outside of any function.
-    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT if source.path.suffix == ".ipynb" else 0
+    result = Source.from_bytes(source.path, source.to_bytes(text))
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            compile(result.tree, str(source.path), "exec", flags, dont_inherit=True)
+        _compile(result)
     except (SyntaxError, ValueError, MigrateError) as error:
+        try:
+            _compile(source)
+        except (SyntaxError, ValueError) as own:
+            raise SourceError(f"does not compile: {getattr(own, 'msg', own)}", getattr(own, "lineno", None)) from own
         raise BrokenResult(f"the rewritten file would not compile ({error}); please report this script") from error
     return result
+
+
+def _compile(source: Source) -> None:
+    # A notebook may await outside of any function.
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT if source.path.suffix == ".ipynb" else 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compile(source.tree, str(source.path), "exec", flags, dont_inherit=True)

@@ -8,6 +8,17 @@ from pathlib import Path
 
 import pytest
 
+LATE_FUTURE = b"""import torch
+
+from __future__ import print_function
+
+net = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+loader = torch.utils.data.DataLoader(torch.zeros(8, 2))
+for batch in loader:
+    net(batch).sum().backward()
+    optimizer.step()
+"""
 GOOD = b"import torch\n\nprint(torch.__version__)\n"
 
 
@@ -17,6 +28,7 @@ GOOD = b"import torch\n\nprint(torch.__version__)\n"
         ("missing.py", None, "missing.py: does not exist"),
         ("wrong.py", b"import torch\n\ndef train(:\n    pass\n", "wrong.py:3: does not parse"),
         ("old.py", b"import torch\nprint 'epoch'\n", "old.py:2: does not parse"),
+        ("future.py", LATE_FUTURE, "future.py: line 3: does not compile: from __future__ imports must occur"),
         ("binary.py", b"\x7fELF\x02\x01\x01\x00torch\x00", "binary.py: is a binary file"),
         ("latin.py", b"import torch\n# \xe9t\xe9\n", "latin.py:2: is not text"),
         ("folder", None, "folder: holds no Python file"),
