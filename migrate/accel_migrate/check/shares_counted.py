@@ -170,6 +170,9 @@ class Shares:
 
     def _trains(self, file: Module, around: ast.AST, entered: Site | None) -> bool:
         """Whether a backward pass may run in a part of a program that was entered by a call."""
+        if entered is not None and any(isinstance(node, ast.Yield) for node in walk(around)):
+            loops = loops_over(entered.file, entered.call)  # which go over what it yields
+            return any(self._trains(entered.file, loop, None) for loop in loops)
         return not self._is_quiet(file, around, entered, frozenset()) and self._runs_backward(
             file, around, entered, frozenset()
         )

@@ -518,3 +518,12 @@ def test_what_a_key_that_nobody_knows_reads_is_of_its_own_mapping(kept: str, tol
     looped = KEPT + kept + "total = 0\nfor row in names[sys.argv[1]]:\n    total += row.sum()\n"
     assert bool(said("AM955", "x = 1\n", collected)) is told
     assert bool(said("AM955", "x = 1\n", looped)) is told
+
+
+def test_a_generator_counts_for_who_goes_over_what_it_yields() -> None:
+    shown = "def shown(loader):\n    number = 0\n    for batch in loader:\n        yield batch\n        number += 1\n"
+    step = "accelerator.backward(net(x))"
+    assert not said("AM955", "x = 1\n", WHOLE + shown + f"for x, y in shown(test):\n    {step}\n")
+    assert said("AM955", "x = 1\n", WHOLE + shown + "for x, y in shown(test):\n    hits += (net(x) == y).sum()\n")
+    one = "for x, y in shown(test):\n    hits += (net(x) == y).sum()\n"
+    assert said("AM955", "x = 1\n", WHOLE + shown + f"for x, y in shown(test):\n    {step}\n" + one)

@@ -100,8 +100,8 @@ class _Path(LossPath):
         if variable is not None:
             self.read.add(whole(variable))
         yield from super()._read(module, node)
-        if self.roles.of(variable) == Role.BATCH:  # `x = pool.query(x)`
-            yield from held(self.graph, module, node)
+        if self.roles.of(variable) == Role.BATCH and not any(b.kind == "for" for b in reaching(module, node)):
+            yield from held(self.graph, module, node)  # `x = pool.query(x)`, not the loader of a loop
 
 
 class _Writes:

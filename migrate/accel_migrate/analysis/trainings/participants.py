@@ -179,7 +179,12 @@ class ParticipantFinder:
         evaluations += [self._by_phase(loop, both) for loop in loops if is_chosen(self.roles, loop)]
         entries = tuple(dict.fromkeys(trained_entries(self.roles, self.group.backwards, loops)))
         kept_together = [entry.variable for entry in entries]
-        used = [*models, *optimizers, *self._per_batch_schedulers(loops, distribution), *loaders, *kept_together]
+        schedulers = [
+            scheduler
+            for scheduler in self._per_batch_schedulers(loops, distribution)
+            if not self._is_made_per_round(scheduler, optimizers)
+        ]
+        used = [*models, *optimizers, *schedulers, *loaders, *kept_together]
         chains = [
             [
                 link
@@ -515,6 +520,29 @@ class ParticipantFinder:
             if around and not any(ended_by(self.graph, loop) is Ended.COUNT for loop in around):
                 found.append(variable)
         return found
+
+    def _is_made_per_round(self, scheduler: Variable, optimizers: list[Variable]) -> bool:
+        """Whether a function makes a schedule for an optimizer of its caller, each time that a loop calls it: a warm-up.
+
+        `prepare` is over by then, so it is made of the prepared loader's length, and steps for this process alone.
+        """
+        functions = {module.scope(statement).function: module for module, statement in self._made_in([scheduler])}
+        return any(
+            isinstance(around, ast.For | ast.While) and not self._are_made_in(around, caller, optimizers)
+            for function, module in functions.items()
+            if function is not None and not self._are_made_in(function, module, optimizers)
+            for caller, site in self.graph.sites.get(function, ())
+            for around in caller.ancestors(site)
+        )
+
+    def _are_made_in(self, around: ast.AST, module: Module, variables: list[Variable]) -> bool:
+        return any(file is module and module.holds(around, made) for file, made in self._made_in(variables))
+
+    def _made_in(self, variables: list[Variable]) -> list[tuple[Module, ast.stmt]]:
+        """The statements that give some objects, under whatever names, what they are."""
+        links = [link for variable in variables for link in chain(self.graph, variable)]
+        bound = [(link.scope.module, binding) for link in links for binding in link.scope.module.bindings(link)]
+        return [(module, binding.statement) for module, binding in bound if binding.kind != "parameter"]
 
     def _was_sharded(self, loop: LoaderLoop, distribution: Distribution) -> bool:
         built = {call for link in self._sources(loop) for call in self._built(link)}
