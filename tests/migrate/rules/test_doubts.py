@@ -140,4 +140,4 @@ ALONE = """
 def test_a_caller_that_no_import_leads_from_is_said_to_be_out_of_sight():
     reason = unchanged("import torch\n" + dedent(ALONE))
     assert "the caller of train()" in reason
-    assert "or its import does not lead here" in reason
+    assert "let it import this one by a path" in reason
