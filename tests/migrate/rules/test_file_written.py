@@ -732,10 +732,11 @@ def with_helper(helper: str, after: str) -> tuple[str, str, list[str]]:
     return done["train"].after.decode(), done["keeping"].after.decode(), told
 
 
-def test_guards_the_calls_of_a_function_that_only_writes() -> None:
-    train, keeping, told = with_helper(KEEPING, 'keep(rows, "rows.png")')
+@pytest.mark.parametrize("end", ["", "    return\n", "    return None\n"])
+def test_guards_the_calls_of_a_function_that_only_writes(end: str) -> None:
+    train, keeping, told = with_helper(KEEPING + end, 'keep(rows, "rows.png")')
     assert 'if accelerator.is_main_process:\n        keep(rows, "rows.png")' in train
-    assert keeping == KEEPING and not told
+    assert keeping == KEEPING + end and not told
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,15 @@ def test_does_not_wait_where_the_script_resumes_before_it_saves() -> None:
         assert "wait_for_everyone" not in text
 
 
+def test_does_not_wait_where_functions_load_before_other_functions_save() -> None:
+    once = RESUMED.replace(*ONE_TRIAL).replace("model.load_state_dict(torch.load(kept))", "fill(model, kept)")
+    once = once.replace("def score", "def fill(net, path):\n    net.load_state_dict(torch.load(path))\n\n\ndef score")
+    assert "wait_for_everyone" not in migrated(once.format(runs="main()"))
+    for runs in ("for turn in range(2):\n    main()", "main()\nfill(last, 'model.pt')", "main()\nrun(fill)"):
+        result = _migrated(once.format(runs=runs), DEFAULTS)
+        assert result.status is Status.UNCHANGED or b"wait_for_everyone" in (result.after or b""), runs
+
+
 @pytest.mark.parametrize(
     "source",
     [

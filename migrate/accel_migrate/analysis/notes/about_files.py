@@ -6,7 +6,7 @@ import ast
 
 from accel_migrate.analysis.storage.files import makes_folder, writes
 from accel_migrate.flow.file_calls import ASKING, READERS
-from accel_migrate.flow.nodes import called_name, is_call_of
+from accel_migrate.flow.nodes import called_name, is_call_of, is_none
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Function, Module
 
@@ -49,7 +49,7 @@ def only_writes(module: Module, function: Function) -> bool:
     changed = [node for node in module.walk(function) if isinstance(node, ast.Attribute | ast.Subscript)]
     added = [node.target for node in module.walk(function, ast.AugAssign)]
     return (
-        all(isinstance(node, ast.Return) and node.value is None for node in leaves)
+        all(isinstance(node, ast.Return) and (node.value is None or is_none(node.value)) for node in leaves)
         and all(isinstance(node.ctx, ast.Load) or _is_own(module, function, node) for node in changed)
         and all(_is_own(module, function, target) for target in added)
         and all(_is_harmless(module, function, call) for call in module.walk(function, ast.Call))

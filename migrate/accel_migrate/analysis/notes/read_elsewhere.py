@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.notes.elsewhere import may_run
 from accel_migrate.analysis.notes.written_once import written_once
 from accel_migrate.analysis.storage.read_back import readers
 from accel_migrate.analysis.trainings.training import Script, Training
@@ -48,7 +49,8 @@ def _not_waiting(script: Script, training: Training, module: Module, written: as
     ]
     for owner, call in dict.fromkeys([*[(load.module, load.call) for load in loads], *others]):
         if call not in waiting and training.timing.meets(owner, call) and not module.holds(written, call):
-            yield owner, call
+            if may_run(script, training, owner, call):
+                yield owner, call
 
 
 def _outermost(script: Script, training: Training, written: _Statement, read: _Call) -> Iterator[_Statement]:

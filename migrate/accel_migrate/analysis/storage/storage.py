@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -22,9 +23,9 @@ from accel_migrate.analysis.storage.states import (
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Role, arguments_of
 from accel_migrate.analysis.values.sources import contents
-from accel_migrate.flow.cfg import graph_of
 from accel_migrate.flow.nodes import called_name, walk
-from accel_migrate.flow.program import Definition
+from accel_migrate.flow.once import once
+from accel_migrate.flow.program import Definition, Program
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.sequence import may_follow
 
@@ -118,26 +119,41 @@ def find_storage(
 
 def _is_behind(graph: CallGraph, load: Load, save: Save) -> bool:
     """Whether a file may be read when something has been saved: not where a script resumes before its loop."""
-    same = load.module is save.module and _runs_once(graph, load.module, load.call)
-    return not same or may_follow(load.module, save.call, load.call)
-
-
-def _runs_once(graph: CallGraph, module: Module, node: ast.AST) -> bool:
-    """Whether the frame around a node runs once: a script's own, and a function's that one line calls, and nothing else names."""
-    frame = module.scope(node).frame
-    if frame is module.root:
+    saving, loading = _run_by(graph, save.module, save.call), _run_by(graph, load.module, load.call)
+    if saving is None or loading is None:
         return True
-    named = [each for each in module.walk(module.tree, ast.Name) if each.id == frame.name]
-    sites = graph.all_sites.get(frame.node, []) if isinstance(frame.node, ast.FunctionDef) else []
-    if len(sites) != 1 or len(named) != 1 or sites[0][0] is not module:
-        return False
-    call = sites[0][1]
-    above = graph_of(module.tree, module.scope(call).frame.node)  # type: ignore[arg-type]
-    return (
-        module.scope(call).frame is not frame
-        and not above.in_loop(module.statement(call))
-        and _runs_once(graph, module, call)
-    )
+    together = [(one, other) for one in saving for other in loading if _are_in_one_frame(one, other)]
+    return not together or any(_may_come_after(*one, other[1]) for one, other in together)
+
+
+def _are_in_one_frame(one: tuple[Module, ast.Call], other: tuple[Module, ast.Call]) -> bool:
+    return one[0].scope(one[1]).frame is other[0].scope(other[1]).frame
+
+
+def _may_come_after(module: Module, first: ast.Call, second: ast.Call) -> bool:
+    both = first is not second and module.statement(first) is module.statement(second)
+    return both or may_follow(module, first, second)
+
+
+@once
+def _run_by(graph: CallGraph, module: Module, call: ast.Call) -> list[tuple[Module, ast.Call]] | None:
+    """A call with those that run it, in function after function; None where one is handed on or nobody is seen to call it."""
+    found = [(module, call)]
+    for owner, each in found:
+        function = owner.scope(each).frame.node
+        if isinstance(function, ast.FunctionDef):
+            sites = graph.all_sites.get(function, [])
+            if not sites or _names(graph.roles.project)[function.name] != len(sites):
+                return None
+            found += [site for site in sites if site not in found]
+    return found
+
+
+@once
+def _names(project: Program) -> Counter[str]:
+    """How often each name is written, by itself or as an attribute."""
+    nodes = [node for module in project.modules for node in module.walk(module.tree, ast.Name, ast.Attribute)]
+    return Counter(node.id if isinstance(node, ast.Name) else node.attr for node in nodes)
 
 
 def follows_prepare(timing: Timing, modules: Iterable[Module]) -> bool:
