@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from accel_migrate.analysis.distribution.replacements import ACCELERATOR
@@ -14,6 +14,8 @@ from accel_migrate.source import Source
 if TYPE_CHECKING:
     from accel_migrate.flow.scopes import Module
     from accel_migrate.rule import Context
+
+Argument = ast.expr | ast.arg | ast.keyword
 
 _MOST = 6  # places that one note names
 
@@ -173,16 +175,17 @@ def piece_changes(context: Context, code: str) -> Iterator[Change]:
 
 
 def add_argument(source: Source, call: ast.Call, text: str) -> Replace:
-    """One more argument behind the last, on a line of its own where the others have theirs."""
+    """One more argument behind the last."""
     arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
     if not arguments:
         inside = opening_bracket(source, call) + 1
         return Replace(inside, inside, text)
-    return behind(source, max(arguments, key=source.end), text, len(arguments) > 1)
+    return behind(source, max(arguments, key=source.end), text, arguments)
 
 
-def behind(source: Source, argument: ast.expr | ast.arg | ast.keyword, text: str, among_others: bool) -> Replace:
-    """One more argument or parameter behind another, on a line of its own where that has its own among others."""
+def behind(source: Source, argument: Argument, text: str, among: Sequence[Argument]) -> Replace:
+    """One more argument or parameter behind one of several, on a line of its own where each of them has its own."""
     line = source.text[source.text.rfind("\n", 0, source.start(argument)) + 1 : source.start(argument)]
+    apart = len(among) > 1 and len({each.lineno for each in among}) == len(among) and not line.strip()
     end = source.end(argument)
-    return Replace(end, end, f",\n{line}{text}" if among_others and not line.strip() else f", {text}")
+    return Replace(end, end, f",\n{line}{text}" if apart else f", {text}")

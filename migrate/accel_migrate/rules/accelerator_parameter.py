@@ -123,7 +123,7 @@ def _added(module: Module, function: Function, written: str) -> Edit:
     positional = [*function.args.posonlyargs, *function.args.args]
     plain = positional[: len(positional) - len(function.args.defaults)]
     if plain:
-        return behind(source, plain[-1], written, len(_arguments(function)) > 1)
+        return behind(source, plain[-1], written, _arguments(function))
     bracket = source.text.index("(", source.start(function) + len("def "))
     others = _arguments(function) or function.args.vararg or function.args.kwarg
     return Replace(bracket + 1, bracket + 1, f"{written}, " if others else written)
@@ -168,13 +168,13 @@ def _handed(
     index = len(positional_of(_target(parameter))) - len(function.args.defaults)
     arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
     if len(call.args) >= index and index > 0:
-        return [behind(source, call.args[index - 1], spelled, len(arguments) > 1)]
+        return [behind(source, call.args[index - 1], spelled, arguments)]
     bracket = opening_bracket(source, call)
     if not arguments:
         return [Replace(bracket + 1, bracket + 1, spelled if index <= 0 else f"{NAME}={spelled}")]
     if index <= 0 and call.args:
         return [Replace(bracket + 1, bracket + 1, f"{spelled}, ")]
-    return [behind(source, max(arguments, key=source.end), f"{NAME}={spelled}", len(arguments) > 1)]
+    return [behind(source, max(arguments, key=source.end), f"{NAME}={spelled}", arguments)]
 
 
 def _target(parameter: NewParameter) -> Definition:

@@ -19,13 +19,12 @@ from accel_migrate.rule import Context, Rule
 
 CODE = "AM805"
 _PART = "give each its own part, by accelerator.process_index and accelerator.num_processes"
-_OWN = (
-    "seed each by accelerator.process_index, but only if every process then makes as many backward passes, whatever it plays: "
-    "where one makes more, it waits for the others for ever"
-)
+_MORE = "as many backward passes, whatever it plays: where one makes more, it waits for the others for ever"
+_OWN = f"seed each by accelerator.process_index, but only if every process then makes {_MORE}"
 _PLAYS = {
     Seeded.ALIKE: f"plays the same games, since all are seeded alike, so N processes learn no more than one; {_OWN}",
-    Seeded.APART: "plays games of its own, so N processes gather N times the experience, and each step averages over all",
+    Seeded.APART: "plays games of its own, so N processes gather N times the experience, and each step averages over all; "
+    f"see that every process makes {_MORE}",
     Seeded.UNKNOWN: f"plays by itself: the same games where all are seeded alike, which is not visible to the analysis; {_OWN}",
 }
 _MAKES = {

@@ -1246,7 +1246,9 @@ for step in range(9):
 
 def test_says_that_games_are_the_same_only_where_the_environment_is_seeded():
     drawn = "np.random.randint(2)"
-    assert "games of its own" in noted(PLAYED.format(seed="", action=drawn), "AM805")
+    apart = noted(PLAYED.format(seed="", action=drawn), "AM805")
+    assert "games of its own" in apart
+    assert "where one makes more, it waits for the others for ever" in apart
     alike = noted(PLAYED.format(seed="env.seed(1)", action=drawn), "AM805")
     assert "plays the same games" in alike
     assert "only if every process then makes as many backward passes" in alike
