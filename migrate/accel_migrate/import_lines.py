@@ -6,10 +6,10 @@ import ast
 
 from accel_migrate.flow.scopes import Module
 from accel_migrate.flow.sequence import comes_first
-from accel_migrate.plan import Edit, Insert
+from accel_migrate.plan import Insert
 
 
-def import_line(module: Module, reader: ast.stmt, line: str) -> Edit:
+def import_line(module: Module, reader: ast.stmt, line: str) -> Insert:
     """Among the imports of torch and other packages: where the file's sorting puts it, else after the last of them."""
     body = module.tree.body
     limits = [s for s in body if isinstance(s, ast.FunctionDef | ast.ClassDef)]

@@ -109,19 +109,23 @@ class Program(Lookup):
     def imports(self, importer: Module) -> tuple[Module, ...]:
         """The files of the project that the imports of one name, in their order."""
         if importer not in self._imports:
-            dotted: list[str] = []
-            for node in importer.walk(importer.tree, ast.Import, ast.ImportFrom):
-                if isinstance(node, ast.Import):
-                    for name in (alias.name for alias in node.names):
-                        first = name.partition(".")[0]
-                        dotted += [first, f"{first}.__init__", name]  # the package also where a file in it has its name
-                elif isinstance(node, ast.ImportFrom):
-                    base = "." * node.level + (node.module or "")
-                    inner = base if base.endswith(".") else f"{base}."
-                    dotted += [base, *[f"{inner}{alias.name}" for alias in node.names]]
-            found = [self.imported_module(importer, name) for name in dict.fromkeys(dotted)]
-            self._imports[importer] = tuple(dict.fromkeys(each for each in found if each is not None))
+            self._imports[importer] = self.imports_in(importer, [importer.tree])
         return self._imports[importer]
+
+    def imports_in(self, importer: Module, parts: Iterable[ast.AST]) -> tuple[Module, ...]:
+        """The files of the project that the imports in parts of one name."""
+        dotted: list[str] = []
+        for node in (node for part in parts for node in importer.walk(part, ast.Import, ast.ImportFrom)):
+            if isinstance(node, ast.Import):
+                for name in (alias.name for alias in node.names):
+                    first = name.partition(".")[0]
+                    dotted += [first, f"{first}.__init__", name]  # the package also where a file in it has its name
+            elif isinstance(node, ast.ImportFrom):
+                base = "." * node.level + (node.module or "")
+                inner = base if base.endswith(".") else f"{base}."
+                dotted += [base, *[f"{inner}{alias.name}" for alias in node.names]]
+        found = [self.imported_module(importer, name) for name in dict.fromkeys(dotted)]
+        return tuple(dict.fromkeys(each for each in found if each is not None))
 
     def file_name(self, module: Module) -> str:
         """The name of a file, with that of its folder where others have the same."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from accel_migrate.analysis.notes.elsewhere import calls_on_import, reached_elsewhere
 from accel_migrate.analysis.notes.seeding import SEEDS, Seed, Seeding, is_of_machine, libraries_of, library_of
+from accel_migrate.analysis.values.imported import importers_of
 from accel_migrate.analysis.values.loops import iterated_loaders
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import note
+from accel_migrate.flow.closure import closure
 from accel_migrate.flow.nodes import is_none, unparse
 from accel_migrate.flow.scopes import Function, Module
 from accel_migrate.flow.sequence import follows
+from accel_migrate.import_lines import import_line
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -78,17 +81,30 @@ def _on_import(context: Context) -> Iterator[Change]:
     training = context.training
     if training.place.module is not context.module:
         return
+    before, ahead = _imported_ahead(context)
     for owner, call in calls_on_import(context.script, training):
-        library = _drawn(owner, call)
+        library = _drawn(owner, call) if owner in ahead else None
         if library is not None and not _is_seeded_before(owner, call, library):
             file = owner.source.path.name
-            before = "" if context.settings.target == "accelerate" else ", if that is before accel_runtime is"
             message = (
                 f"each process draws an order or a choice of its own while {file} is imported (line {call.lineno}{before}): if "
                 f"it decides which sample stands where, {_OVERLAP}; call {_SEED[library]} with one number before, in {file}"
             )
             yield note(context, CODE, training.place.after, message)
             return
+
+
+def _imported_ahead(context: Context) -> tuple[str, Collection[Module]]:
+    """The files that may be imported above accel_runtime, which seeds all processes of a launch alike, and how to say so."""
+    project, module, start = context.script.project, context.module, context.training.start
+    if context.settings.target == "accelerate":
+        return "", project.modules
+    if start.module is not module or importers_of(project, module):
+        return ", if that is before accel_runtime is", project.modules
+    line = import_line(module, start.statement, f"from {context.settings.target} import ...")
+    at = module.tree.body.index(line.anchor)
+    above = module.tree.body[: at + 1 if line.where == "after" else at]
+    return ", before accel_runtime is", {*closure(project.imports_in(module, above), project.imports)}
 
 
 def _is_seeded_before(module: Module, call: ast.Call, library: str) -> bool:

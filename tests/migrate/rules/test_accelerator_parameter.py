@@ -71,7 +71,9 @@ def test_an_argument_has_a_line_of_its_own_where_the_others_have() -> None:
 
 def test_an_argument_joins_the_last_line_where_a_line_has_several() -> None:
     text = SCRIPT.format(described="", reads="").replace("to(device), y.to(device)", "cuda(), y.cuda()")
-    text = text.replace("def train(model, device, loader, optimizer):", "def train(model, loader,\n          optimizer, n=2):")
+    text = text.replace(
+        "def train(model, device, loader, optimizer):", "def train(model, loader,\n          optimizer, n=2):"
+    )
     text = text.replace("train(model, device, loader, optimizer)", "train(model, loader,\n          optimizer, n=3)")
     result = migrated(text)
     assert "def train(model, loader,\n          optimizer, accelerator, n=2):" in result

@@ -731,11 +731,19 @@ def test_says_nothing_of_a_generator_in_the_steps():
 @pytest.mark.parametrize(("seeds", "told"), [("", True), ("random.seed(1)\n", False)])
 def test_tells_what_a_file_draws_while_it_is_imported(seeds: str, told: bool):
     rows = f"import random\n{seeds}ROWS = list(range(40))\nrandom.shuffle(ROWS)\n"
-    script = training(functions="import rows\nimport random\nrandom.seed(1)\n")
+    script = "import rows\n" + training(functions="import random\nrandom.seed(1)\n")
     found = messages("AM809", train=script, rows=rows)
-    assert ["while rows.py is imported (line 3, if that is before accel_runtime is)" in each for each in found] == [
-        True
-    ] * told
+    assert ["while rows.py is imported (line 3, before accel_runtime is)" in each for each in found] == [True] * told
+    found = messages("AM809", train=script, rows=rows, start="import train")
+    assert ["(line 3, if that is before accel_runtime is)" in each for each in found] == [True] * told
+
+
+def test_what_a_file_draws_that_is_imported_below_accel_runtime_is_drawn_alike():
+    rows = "import random\nROWS = list(range(40))\nrandom.shuffle(ROWS)\n"
+    for below in ("import rows\n", "import loading\n", "def data():\n    import rows\n    return rows.ROWS\n"):
+        script = training(functions=below)
+        assert not messages("AM809", train=script, rows=rows, loading="import rows")
+        assert messages("AM809", OF_ACCELERATE, train=script, rows=rows, loading="import rows")
 
 
 @pytest.mark.parametrize(
