@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.placement.agreed_names import broadcast
 from accel_migrate.analysis.placement.starts import Start
+from accel_migrate.analysis.values.origins import Where, of_any
 from accel_migrate.edits import change, note
 from accel_migrate.emit import accelerator_name, accelerator_statement, imported_names
 from accel_migrate.flow.scopes import Module
@@ -55,7 +56,7 @@ def find(context: Context) -> Iterator[Change]:
         for own in training.own_names:
             edits += [Insert(own.below, broadcast((own,)), "after")] if own.below is not None else []
     yield change(context, CODE, start.statement, message, edits)
-    if start.device is not None:
+    if start.device is not None and _is_picked(context):
         yield note(context, CODE, start.statement, _meaning(context, start.device))
     if start.tied is not None:
         told = (
@@ -69,6 +70,14 @@ def find(context: Context) -> Iterator[Change]:
             "CPU, make it with cpu=True"
         )
         yield note(context, CODE, start.statement, told)
+
+
+def _is_picked(context: Context) -> bool:
+    """Whether the device that the script keeps may have a number: it is not plainly the machine's GPU or the CPU."""
+    moves = (*context.training.dropped, *context.training.kept)
+    named = [(move.module, move.device) for move in moves if move.device is not None]
+    meant = of_any(context.script.roles, named)
+    return not meant or bool(meant & (Where.NUMBERED | Where.UNKNOWN))
 
 
 def _meaning(context: Context, chosen: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.migrate.rules.scripts import becomes, training
-from tests.migrate.rules.verbs import migrated, unchanged
+from tests.migrate.rules.verbs import migrated, notes, unchanged
 
 NEW = "from accel_runtime import Accelerator\n"
 REST = training().partition("import wandb\n")[2].replace("SummaryWriter", "str")
@@ -151,3 +151,18 @@ def test_a_class_that_moves_its_model_before_it_prepares_makes_it_in_its_constru
     made = "        self.accelerator = Accelerator(cpu=not torch.cuda.is_available())\n        if torch.cuda.is_available():\n"
     assert made + "            self.model = self.model.to(self.accelerator.device)\n" in text
     assert text.count("Accelerator(") == 1
+
+
+@pytest.mark.parametrize(
+    ("device", "told"),
+    [
+        ('"cuda" if torch.cuda.is_available() else "cpu"', False),
+        ('"cuda:1" if torch.cuda.is_available() else "cpu"', True),
+    ],
+)
+def test_says_that_a_number_does_not_count_where_the_device_may_have_one(device: str, told: bool):
+    text = training(functions=f"class Settings:\n    device = {device}\n")
+    text = text.replace('device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n', "")
+    text = text.replace("(device)", "(Settings.device)")
+    assert "Accelerator(device=Settings.device)" in migrated(text)
+    assert any("a number in it does not count" in each for each in notes(text)) == told
