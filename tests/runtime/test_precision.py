@@ -204,3 +204,22 @@ def test_gradients_are_unscaled_once_where_a_later_optimizer_steps_the_same_mode
             optimizer.step()
 
     assert [*phase(model), *phase(model)] == [1.0] * 4
+
+
+@pytest.mark.parametrize("stepping", [0, 1])
+def test_gradients_are_unscaled_once_where_two_optimizers_have_the_same_weights(stepping: int):
+    accelerator = Accelerator(cpu=True, mixed_precision="fp16", autocast_forward=False)
+    model = nn.Linear(1, 1, bias=False)
+    model.weight.data.fill_(3.0)
+    model, *optimizers = accelerator.prepare(
+        model, torch.optim.SGD(model.parameters(), lr=0.5), torch.optim.SGD(model.parameters(), lr=0.5)
+    )
+    optimizer = optimizers[stepping]  # the other one is kept too, as an exception keeps what its frames have
+    for weight in (2.5, 2.0):
+        optimizer.zero_grad()
+        accelerator.backward(model(torch.ones(1, 1)).sum())
+        assert float(accelerator.clip_grad_norm_(model.parameters(), 10.0)) == 1.0
+        optimizer.step()
+        assert model.weight.item() == weight
+    accelerator.backward(model(torch.ones(1, 1)).sum())  # adds to what was not zeroed
+    assert float(accelerator.clip_grad_norm_(model.parameters(), 10.0)) == 2.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 from weakref import WeakSet
 
@@ -62,6 +62,7 @@ class Fp16(Autocast):
             optimizer = prepared.optimizer
             if optimizer in self._unscaled or prepared.accumulation.holding or not _has_gradients(optimizer):
                 continue
+            self._scale(_gradients(optimizer))
             self.scaler.unscale_(optimizer)
             self._unscaled.add(optimizer)
 
@@ -69,6 +70,8 @@ class Fp16(Autocast):
         if not _has_gradients(optimizer):
             optimizer.step()  # the scaler would miss what it is to check
             return
+        if optimizer not in self._unscaled:
+            self._scale(_gradients(optimizer))
         self.scaler.step(optimizer)
         self._unscaled.add(optimizer)
         self._stepped = True
@@ -98,16 +101,23 @@ class Fp16(Autocast):
         self._scale_again()
         self.scaler.scale(loss).backward(**kwargs)  # type: ignore[no-untyped-call]
 
-    @torch.no_grad()
     def _scale_again(self) -> None:
         """Scales the gradients that a backward pass adds to: those clipped before another pass, or not zeroed after a step."""
-        held = [gradient for optimizer in self._unscaled for gradient in _gradients(optimizer)]
-        if held:
-            scale = self.scaler.scale(torch.ones((), device=held[0].device))
-            for gradient in held:
-                gradient.mul_(scale.to(gradient.device))
+        scale = self._scale(gradient for optimizer in self._unscaled for gradient in _gradients(optimizer))
+        if scale is not None:
             self.scaler.update(scale)  # the same scale: what the scaler knows of these gradients is out of date
         self._unscaled.clear()
+
+    @torch.no_grad()
+    def _scale(self, gradients: Iterable[Tensor]) -> Tensor | None:
+        """Scales those that have their true size, each once: several optimizers may step one model; gives the scale."""
+        true = {id(gradient) for optimizer in self._unscaled for gradient in _gradients(optimizer)}
+        held = {id(gradient): gradient for gradient in gradients if id(gradient) in true}
+        scale: Tensor | None = None
+        for gradient in held.values():
+            scale = self.scaler.scale(torch.ones((), device=gradient.device)) if scale is None else scale
+            gradient.mul_(scale.to(gradient.device))
+        return scale
 
 
 class ScaledOptimizer(PreparedOptimizer):
