@@ -8,7 +8,9 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.distribution.replacements import Wrapping
 from accel_migrate.analysis.distribution.unwrapping import is_part
+from accel_migrate.analysis.notes.batch_norm import names_batch_norm
 from accel_migrate.analysis.notes.batch_rows import takes_in_more
+from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.edits import change, comment_above, left_empty, note, piece_changes, without
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Edit, Replace, Uncomment
@@ -24,7 +26,10 @@ def find(context: Context) -> Iterator[Change]:
     for wrapping in training.distribution.wrappings:
         if wrapping.module is module:
             edits = _edits(context, wrapping)
-            yield change(context, CODE, wrapping.call, "`prepare` takes its place", edits)
+            bare = _is_unprepared(context, wrapping)
+            yield change(context, CODE, wrapping.call, _BARE if bare else "`prepare` takes its place", edits)
+            if bare and not wrapping.is_data_parallel and names_batch_norm(context.script, training):
+                yield note(context, CODE, wrapping.call, _BUFFERS)
             if wrapping.in_place and is_part(context.script.roles, module, wrapping.model):
                 part = unparse(wrapping.model).rpartition(".")[2]
                 message = f"names of saved weights lose the `module.` behind `{part}.`; older files do not fit"
@@ -36,6 +41,15 @@ def find(context: Context) -> Iterator[Change]:
     yield from piece_changes(context, CODE)
     if not training.wraps_models:
         yield from _synchronised_by_hand(context)
+
+
+def _is_unprepared(context: Context, wrapping: Wrapping) -> bool:
+    """Whether what was wrapped is not among what is prepared: a teacher."""
+    statement, module = context.module.statement(wrapping.call), context.module
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    variable = module.variable(target) if isinstance(target, ast.Name | ast.Attribute) else None
+    links = chain(context.script.graph, variable)
+    return variable is not None and not any(context.training.holds(link) for link in links)
 
 
 def _synchronised_by_hand(context: Context) -> Iterator[Change]:
@@ -100,6 +114,11 @@ def _untrue_comments(context: Context, statement: ast.stmt) -> Iterator[Uncommen
             yield Uncomment(parent)
 
 
+_BARE = "nothing prepares this model, and it runs without a wrapper"
+_BUFFERS = (
+    "nothing prepares this model, so no wrapper gives all processes the buffers of the main one: where it runs in training mode, "
+    "running statistics of batch normalisation are each process's own; they stay alike in eval() alone"
+)
 _SPLIT = (
     "DataParallel split each batch over the GPUs; now each process takes a batch of its own, so N processes train on N "
     "times the batch: divide batch_size by the number of processes to keep it"

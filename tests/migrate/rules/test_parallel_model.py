@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from accel_migrate.settings import DEFAULTS
 
 from tests.migrate.rules.handwritten import script
@@ -204,3 +205,21 @@ for x, y in loader:
     both = both.replace("(model(x", "(head(model(x").replace("device)), y", "device))), y")
     both = both.replace("model.parameters()", "[*model.parameters(), *head.parameters()]")
     assert "multi-gpu" not in migrated(both)
+
+
+@pytest.mark.parametrize(
+    ("layer", "settled", "said"),
+    [
+        ("nn.BatchNorm1d(2)", "pass", True),
+        ("nn.LayerNorm(2)", "pass", False),
+        ("nn.BatchNorm1d(2)", "nn.SyncBatchNorm.convert_sync_batchnorm(model)", False),
+    ],
+)
+def test_names_the_buffers_of_a_model_that_nothing_prepares(layer: str, settled: str, said: bool) -> None:
+    teacher = f"teacher = DDP(nn.Sequential(nn.Linear(2, 1), {layer}).cuda())\n        model ="
+    source = script(start=settled).replace("model =", teacher, 1).replace("y.cuda())", "teacher(x.cuda()).detach())")
+    told = [note for note in notes(source) if note.startswith("nothing prepares this model, so no wrapper")]
+    assert len(told) == said
+    assert "teacher = nn.Sequential" in migrated(source)
+    trained = script().replace("nn.Linear(2, 1)", f"nn.Sequential(nn.Linear(2, 1), {layer})")  # prepare wraps it
+    assert not [note for note in notes(trained) if note.startswith("nothing prepares this model")]

@@ -42,6 +42,11 @@ def batch_norm(script: Script, training: Training) -> list[Layer]:
     return here or list(_elsewhere(script, training, own))[:1]
 
 
+def names_batch_norm(script: Script, training: Training) -> bool:
+    """Whether any file of the training names such a layer, and nothing settles it."""
+    return not is_settled(script, training) and any(_normalising(module) for module in script.loaded(training))
+
+
 @once
 def is_settled(script: Script, training: Training) -> bool:
     """Whether the script converts the layers, or holds their statistics still where that runs.
