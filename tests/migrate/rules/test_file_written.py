@@ -75,8 +75,12 @@ def test_all_run_the_model_of_which_one_process_writes(functions: str, made: str
 
 
 def test_notes_a_write_in_which_the_model_runs():
-    message = noted(training(after='with open("x", "w") as f:\n    f.write(str(model(x)))'), "AM504")
-    assert "all processes must do together" in message
+    source = training(after='with open("x", "w") as f:\n    f.write(str(model(x)))')
+    above = 'output = str(model(x))\nif accelerator.is_main_process:\nwith open("x", "w") as f:\nf.write(output)'
+    becomes(source, above)
+    for body in ("f.write(str(model(x)))\n        f.flush()", "f.write(str(model(f)))"):
+        message = noted(source.replace("f.write(str(model(x)))", body), "AM504")
+        assert "all processes must do together" in message
 
 
 def test_notes_a_write_whose_names_are_read_later():
@@ -849,6 +853,12 @@ def test_all_gather_the_weights_that_one_process_writes(read: str) -> None:
     )
     handed = handed.replace("class Net", f"{written}class Net")
     assert "no condition may keep a process out" in noted(handed, "AM105")
+    inside = handed.replace("    text = str(rows.tolist())\n", "").replace("write(text)", "write(str(rows.tolist()))")
+    opened = "with open(path, 'w') as f:\nf.write(output)"
+    becomes(inside, f"output = str(rows.tolist())\nif accelerator.is_main_process:\n{opened}")
+    longer = inside.replace("        f.write(str", "        f.write('rows')\n        f.write(str")
+    assert "which all processes must gather together" in noted(longer, "AM504")
+    assert "is_main_process" not in migrated(longer)
 
 
 def test_what_is_worked_out_above_a_guard_is_changed_there() -> None:

@@ -23,6 +23,9 @@ _CHANGING = frozenset({
 })  # fmt: skip
 
 
+_GATHERED = "weights are read in it, which all processes must gather together under --strategy fsdp"
+
+
 @dataclass(frozen=True, eq=False)
 class Writing:
     """A statement that every process would run: `spelled` is the Accelerator there, `trouble` what keeps it from a guard."""
@@ -130,7 +133,7 @@ def _writing(script: Script, training: Training, module: Module, written: Writte
     )
     if made is not None and not _trouble(script, module, written, made) and not any(_changed(training, module, made)):
         return Writing(written.statement, spelled, "", made, "output")
-    trouble = _trouble(script, module, written)
+    trouble = _trouble(script, module, written) or (_GATHERED if runs else "")
     above = module.scope(written.statement).function is not None and not training.timing.after_prepare(
         module, written.statement
     )
@@ -153,8 +156,14 @@ def _argument(statement: ast.stmt) -> ast.expr | None:
 
 
 def _arguments(statement: ast.stmt) -> list[ast.expr]:
-    """What `save(sample(net), path)` hands over, each of which can be worked out above it."""
+    """What `save(sample(net), path)` hands over, each of which can be worked out above it, also of one in a `with`."""
     match statement:
+        case ast.With(body=[ast.Expr() as inner]):
+            bound = {
+                part.id for part in walk(statement) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+            }
+            own = [each for each in _arguments(inner) if isinstance(each, ast.Call | ast.Attribute | ast.BinOp)]
+            return [each for each in own if bound.isdisjoint(n.id for n in walk(each) if isinstance(n, ast.Name))]
         case ast.Expr(value=ast.Call(args=given, keywords=named)) if not any(isinstance(a, ast.Starred) for a in given):
             return [*given, *[keyword.value for keyword in named if keyword.arg is not None]]
     return []
