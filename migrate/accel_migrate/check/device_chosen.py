@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from accel_migrate.flow.scopes import Module
 
 CODE = "AM964"
 _RANKS = (b"torch.distributed", b"RANK", b"local_rank", b"spawn", b"DistributedDataParallel")
+_DIGITS = re.compile(r"(?<![a-z\d])\d+")
 _CHOSEN = re.compile(rb"set_device|\.cuda\(\s*[A-Za-z_]")
 _WORD = re.compile(r"\w+")
 _UNWRAPPED = re.compile(r"\w+\.unwrap_model\(([\w.]+)\)")
@@ -65,7 +66,7 @@ def _gpus_unset(project: Project) -> Iterator[Violation]:
     if not sides.after.created or any(word in pair.before.source.data for pair in project.files for word in _RANKS):
         return
     named = [k.value for _, call in sides.after.created for k in call.keywords if k.arg == "device"]
-    told = {name for value in named for name in _read(value)}
+    told = {word for value in named for word in (*_read(value), *_numbers([value]))}
     for pair in project.changed:
         if not _CHOSEN.search(pair.before.source.data):
             continue
@@ -198,9 +199,17 @@ def _chooses_gpu(file: Module, call: ast.Call) -> bool:
 
 def _is_told(side: Side, file: Module | None, number: ast.expr, told: set[str]) -> bool:
     """Whether the Accelerator is told of all that a number is read from, or of what its name is set to in the file."""
-    values = side.once(Devices).assigned(file, number) if file is not None else []
+    values = (side.once(Devices).assigned(file, number) if file is not None else []) or [number]
     parts = [part for value in values for part in walk(value) if not _is_torchs(file, part)]
-    return set(_read(number)) <= told or (len(values) == 1 and {word for part in parts for word in _word(part)} <= told)
+    words = {word for part in parts for word in _word(part)} | _numbers(values)
+    named = {*_read(number)} | _numbers([number])
+    return named <= told or (len(values) == 1 and words <= told)
+
+
+def _numbers(values: Iterable[ast.expr]) -> set[str]:
+    """The numbers of GPUs, but the first, that values name: `1`, `"cuda:1"`."""
+    constants = [part.value for value in values for part in walk(value) if isinstance(part, ast.Constant)]
+    return {each for value in constants for each in _DIGITS.findall(str(value))} - {"0"}
 
 
 def _is_torchs(file: Module | None, node: ast.AST) -> bool:

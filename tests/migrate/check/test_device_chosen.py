@@ -68,7 +68,12 @@ def test_a_number_of_a_gpu_that_the_accelerator_is_not_told() -> None:
     after = MADE + "import torch\naccelerator = Accelerator({})\nnet = accelerator.prepare(net)\n"
     assert said("AM964", before.format("args.gpus[0]"), after.format("cpu=not args.cuda"))
     assert not said("AM964", before.format("args.gpu"), after.format("device=f'cuda:{args.gpu}'"))
-    assert not said("AM964", before.format("0"), after.format(""))
+    for first in ("0", "'cuda'", "'cuda:0'", "torch.device('cuda', 0)"):
+        assert not said("AM964", before.format(first), after.format(""))
+    for other in ("1", "'cuda:1'", "torch.device('cuda', 1)"):
+        assert said("AM964", before.format(other), after.format(""))
+        assert said("AM964", f"gpu = {other}\n" + before.format("gpu"), after.format("device='cuda:2'"))
+        assert not said("AM964", f"gpu = {other}\n" + before.format("gpu"), after.format("device='cuda:1'"))
     assert not said("AM964", before.format("spot"), after.format("") + "spot = accelerator.device\n")
     assert not said("AM964", "import torch.distributed\n" + before.format("args.gpu"), after.format(""))
     assert not said("AM964", before.format("args.gpu"), "torch.cuda.set_device(args.gpu)\n" + after.format(""))

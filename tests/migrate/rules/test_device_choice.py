@@ -1005,3 +1005,41 @@ def test_options_that_are_parsed_in_the_call_and_shown():
     main(parser.parse_args())
     """
     assert "Accelerator(device=chosen.device)" in migrated(source)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("1", '"cuda:1"'),
+        ('"cuda:1"', '"cuda:1"'),
+        ("chosen", '"cuda:2"'),
+        ("args.gpu", 'f"cuda:{args.gpu}"'),
+        ("0", ""),
+        ('"cuda"', ""),
+    ],
+)
+def test_the_gpu_that_a_script_makes_the_current_one_is_the_accelerators(given: str, told: str) -> None:
+    source = f"""
+    import argparse
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gpu", type=int, default=0)
+    args = parser.parse_args()
+    chosen = 2
+    torch.cuda.set_device({given})
+    model = nn.Linear(2, 1).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in DataLoader(rows, batch_size=4):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x.cuda()), y.cuda()).backward()
+        optimizer.step()
+    """
+    assert f"accelerator = Accelerator({'device=' if told else ''}{told})\n" in migrated(source)
+    asked = source.replace(f"torch.cuda.set_device({given})", f"if rows:\n        torch.cuda.set_device({given})")
+    if told:
+        assert "the Accelerator would not know of it" in unchanged(asked)
+    else:
+        migrated(asked)

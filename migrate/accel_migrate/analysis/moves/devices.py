@@ -294,12 +294,12 @@ def _sets_only(module: Module, statements: list[ast.stmt], variable: Variable) -
         if isinstance(statement, ast.If):
             if not _sets_only(module, [*statement.body, *statement.orelse], variable):
                 return False
-        elif not _sets_gpu(module, statement) and set_by(module, statement, variable) is None:
+        elif set_gpu(module, statement) is None and set_by(module, statement, variable) is None:
             return False
     return True
 
 
-def _sets_gpu(module: Module, statement: ast.stmt) -> bool:
+def set_gpu(module: Module, statement: ast.stmt) -> ast.Call | None:
     """`torch.cuda.set_device(args.gpu)`: the Accelerator sets the device of its process."""
     call = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(call, ast.Call) and module.qualified(call.func) in SETTERS
+    return call if isinstance(call, ast.Call) and module.qualified(call.func) in SETTERS else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from accel_migrate.analysis.distribution.replacements import Distribution
-from accel_migrate.analysis.moves.devices import DeviceDefinition, Move, is_cpu, set_by, unwrapped
+from accel_migrate.analysis.moves.devices import DeviceDefinition, Move, is_cpu, set_by, set_gpu, unwrapped
 from accel_migrate.analysis.placement.outside_device import OutsideDevice, is_number
 from accel_migrate.analysis.values.origins import Where, of_any, options_added, where
 from accel_migrate.analysis.values.provenance import NotMigrated
@@ -53,6 +53,8 @@ def find_choice(
         choice = Choice(cpu=None if worker is not None and wish is not None and worker.flag in wish else wish)
     choice = _with_inline_wishes(creation, moves, choice, device is not None or given is not None)
     named = _inline_choice(roles, creation, moves, distribution.ranks, device is not None or given is not None)
+    if named is None and choice == Choice():
+        named = _set_by_hand(roles, creation, distribution)
     if named is not None:
         wishes = [choice.cpu] if choice.cpu is not None else []
         if any(_asks_for_cuda(move) for move in moves):
@@ -185,6 +187,21 @@ def _inline_choice(
             f"`{numbered[0]}` is not known where the Accelerator is created", (second.module, second.call)
         )
     return numbered[0]
+
+
+def _set_by_hand(roles: Roles, creation: Scope, distribution: Distribution) -> str | None:
+    """The one GPU that `torch.cuda.set_device(1)` makes current, on no condition: what says no more than `cuda` is there."""
+    module = creation.module
+    found = [call for r in distribution.replacements if r.module is module and (call := set_gpu(module, r.statement))]
+    of_cuda = len(found) == 1 and len(found[0].args) == 1 and module.full_name(found[0].func).startswith("torch.cuda.")
+    given = found[0].args[0] if of_cuda else None
+    if given is None or distribution.joins or module.block(module.statement(given)) is not creation.node.body:  # type: ignore[attr-defined]
+        return None
+    value = module.only_value(given) or given
+    if isinstance(value, ast.Constant):
+        text = f"cuda:{value.value}" if type(value.value) is int else str(value.value)
+        return f'"{text}"' if text not in ("cuda", "cuda:0") else None
+    return f'f"cuda:{{{unparse(given)}}}"' if is_gpu_number(roles, module, given) else None
 
 
 def is_gpu_number(roles: Roles, module: Module, node: ast.expr, depth: int = 3) -> bool:
