@@ -29,7 +29,7 @@ def find(context: Context) -> Iterator[Change]:
         worker = training.distribution.worker
         divides = worker is not None and worker.count is not None
         if not divides and any(wrapping.is_data_parallel for wrapping in training.distribution.wrappings):
-            message += "; DataParallel split one batch over the GPUs, so divide batch_size by N to keep it"
+            message += "; where DataParallel split one batch over several GPUs, divide batch_size by N to keep it"
         but = ", but for those that are averaged (AM806)" if any(d.is_number for d in training.decisions) else ""
         if any(isinstance(e, Summed) and e.loop.trains for e in training.evaluations):
             but = ", but for those that are added up (AM404) over what all processes trained on, also to fill the last round"

@@ -79,6 +79,11 @@ def test_a_setting_without_counterpart_leaves_the_loop():
     assert "process_group" in unchanged(script(wrapper=", process_group=half"))
 
 
+def test_settings_that_are_unpacked_leave_the_loop_with_a_reason_that_can_be_read():
+    source = script(wrapper=", **settings")
+    assert "the settings of DistributedDataParallel() in `settings` are not visible" in unchanged(source)
+
+
 def test_module_after_prepare_is_unwrapped():
     source = script(body="model.module.report()")
     assert "    model.report()\n" in migrated(source)

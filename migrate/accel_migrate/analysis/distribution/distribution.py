@@ -253,6 +253,9 @@ def _wrappings(module: Module) -> Iterator[Wrapping]:
         if is_parallel(dotted) and call.args:
             for keyword in call.keywords:
                 allowed = {"device_ids", "output_device", "dim", *SETTINGS}
+                if keyword.arg is None:
+                    what = f"the settings of {name}() in `{unparse(keyword.value)}` are not visible to the analysis"
+                    raise NotMigrated(f"{what}; write them out in the call", (module, call))
                 if keyword.arg not in allowed:
                     raise NotMigrated(f"{name}({keyword.arg}=...) has no counterpart", (module, call))
             yield Wrapping(module, call, call.args[0], name == "DataParallel")
