@@ -63,6 +63,30 @@ def test_random_transforms_that_another_file_composes(brought: str, view: str, l
     assert f"for augmentation (views.py:{line})" in said("AM803", {"views.py": VIEWS}, brought, loader)
 
 
+def test_random_transforms_that_only_another_script_hands_over() -> None:
+    shared = """
+from torch.utils.data import DataLoader
+from torchvision import transforms
+from torchvision.datasets import CIFAR10
+
+
+def plain():
+    return transforms.ToTensor()
+
+
+def cropped():
+    return transforms.Compose([transforms.RandomCrop(32), transforms.ToTensor()])
+
+
+def load(view):
+    return DataLoader(CIFAR10("data", transform=view), batch_size=8, shuffle=True)
+"""
+    other = "from shared import cropped, load\n\nfor x, _ in load(cropped()):\n    print(x.mean())\n"
+    files = {"shared.py": shared, "other.py": other}
+    assert not said("AM803", files, "from shared import load, plain", "loader = load(plain())")
+    assert "(shared.py:12)" in said("AM803", files, "from shared import cropped, load", "loader = load(cropped())")
+
+
 def test_a_transform_beside_a_random_one() -> None:
     loader = "loader = DataLoader(CIFAR10('data', transform=Views(32).plain), batch_size=8, shuffle=True)"
     assert not said("AM803", {"views.py": VIEWS}, "from views import Views", loader)
