@@ -89,7 +89,8 @@ def _numbered(context: Context) -> str:
 
 def _steps(context: Context) -> str:
     """What becomes of the number of steps, as far as it is visible."""
-    ends = {ended_by(context.script.graph, loop) for loop in context.training.loops if loop.trains}
+    graph, after_prepare = context.script.graph, context.training.timing.after_prepare
+    ends = {ended_by(graph, loop, after_prepare) for loop in context.training.loops if loop.trains}
     if ends == {Ended.DATA}:
         return " and there are N times fewer steps"
     return ", and as many steps as before go through N times the data" if ends == {Ended.COUNT} else ""

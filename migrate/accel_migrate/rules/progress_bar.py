@@ -122,7 +122,8 @@ def _in_shared_loop(context: Context, update: ast.Call) -> bool:
 
 def _ends_with_data(context: Context, update: ast.Call) -> bool:
     """Whether the loop that moves the bar goes through its data; a count of steps is reached on N processes too."""
-    return all(ended_by(context.script.graph, loop) is Ended.DATA for loop in _loops_around(context, update))
+    graph, after_prepare = context.script.graph, context.training.timing.after_prepare
+    return all(ended_by(graph, loop, after_prepare) is Ended.DATA for loop in _loops_around(context, update))
 
 
 def _loops_around(context: Context, update: ast.Call) -> list[LoaderLoop]:

@@ -60,6 +60,12 @@ _NOT_BUILT_HERE = "its loader is not built where the others are prepared"
 _KEPT_WHOLE = "its loader also goes to a loop that trains and evaluates"
 
 
+_EPOCHS_OF_LENGTH = (
+    "`{}` moves on in each batch, and how many epochs there are is worked out of the length of the loader, of which each process "
+    "has a part; take the number of epochs from an option"
+)
+
+
 @dataclass(frozen=True, eq=False)
 class Participants:
     """`chains` leads from each object to where it was built; loaders that stay whole are left out of them."""
@@ -517,7 +523,10 @@ class ParticipantFinder:
             sharded = distribution.joins and any(self._was_sharded(loop, distribution) for loop in around)
             if sharded and not self._is_made_for_a_length(variable):
                 continue
-            if around and not any(ended_by(self.graph, loop) is Ended.COUNT for loop in around):
+            ends = {ended_by(self.graph, loop) for loop in around}
+            if Ended.LENGTH in ends:
+                raise NotMigrated(_EPOCHS_OF_LENGTH.format(unparse(call)), (module, call))
+            if around and Ended.COUNT not in ends:
                 found.append(variable)
         return found
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.migrate.analysis.reading import BUILT, STEP, prepared
+from tests.migrate.analysis.reading import BUILT, STEP, prepared, refusal
+from tests.migrate.rules.verbs import noted
 
 SCHEDULER = "scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)\n"
 STEPS = f"        x, y = x.to(device), y.to(device){STEP}        scheduler.step()\n"
@@ -57,3 +58,24 @@ def test_rounds_that_are_counted_outside_of_any_loader_keep_the_schedule_as_it_i
 )
 def test_data_that_end_the_loop_have_the_schedule_prepared(around: str, leaving: str) -> None:
     assert "scheduler" in prepared(looped(around, leaving))
+
+
+def rounds(before: str = "", after: str = "", then: str = "") -> str:
+    loop = (
+        f"for epoch in range(epochs):\n    for x, y in loader:\n        x, y = x.to(device), y.to(device){STEP}{then}"
+    )
+    built = BUILT.replace("model =", f"{before}\nmodel =")
+    return f"{built}{after}\n{loop}"
+
+
+def test_epochs_that_the_length_of_a_shard_says_are_as_many_steps_as_before() -> None:
+    epochs = "epochs = 1 + 5000 // len(loader)"
+    assert "as many steps as before go through N times the data" in noted(rounds(after=epochs), "AM801")
+    assert "there are N times fewer steps" in noted(rounds(before=epochs), "AM801")
+    assert "there are N times fewer steps" in noted(rounds(after="epochs = 9\nprint(len(loader))"), "AM801")
+
+
+def test_a_schedule_by_batches_over_epochs_that_a_length_says() -> None:
+    source = rounds(after=f"{SCHEDULER}epochs = 5000 // len(loader)", then="        scheduler.step()\n")
+    assert "worked out of the length of the loader" in refusal(source)
+    assert "scheduler" in prepared(source.replace("5000 // len(loader)", "9"))
