@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+from collections import Counter
 from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
@@ -35,15 +36,19 @@ def _found(evidence: Evidence) -> Iterator[tuple[Module, ast.Call, Defined]]:
 
 def _changed(evidence: Evidence) -> list[tuple[Defined, Defined]]:
     """The functions with other parameters than in the original, each with what it was."""
-    before = {(f.path, path): node for f in evidence.before.files for path, node in _functions(f)}
-    after = [(before.get((f.path, path)), node) for f in evidence.after.files for path, node in _functions(f)]
+    before = {(f.path, which): node for f in evidence.before.files for which, node in _functions(f)}
+    after = [(before.get((f.path, which)), node) for f in evidence.after.files for which, node in _functions(f)]
     return [(node, old) for old, node in after if old is not None and unparse(old.args) != unparse(node.args)]
 
 
-def _functions(file: Module) -> Iterator[tuple[str, Defined]]:
+def _functions(file: Module) -> Iterator[tuple[tuple[str, int], Defined]]:
+    """The functions of a file by their name, and by how many of that name stand above."""
+    named: Counter[str] = Counter()
     for node in file.walk(file.tree, ast.FunctionDef, ast.AsyncFunctionDef):
         if isinstance(node, Defined):
-            yield file.scopes[node].path, node
+            path = file.scopes[node].path
+            yield (path, named[path]), node
+            named[path] += 1
 
 
 def _may_run(side: Side, file: Module, call: ast.Call, function: Defined) -> bool:

@@ -102,3 +102,17 @@ def test_a_method_that_is_reached_by_an_attribute_of_an_attribute() -> None:
     result = migrated(script)
     assert "self.logger.push(loss.item(), self.model, self.accelerator)" in result
     assert "self.logger.keeper.save(loss.item(), self.model, self.accelerator)" in result
+
+
+def test_a_function_that_is_defined_again_with_other_parameters() -> None:
+    twice = """
+def measure(model, device):
+    write(model)
+
+def measure(model, loader, device{more}):
+    write(model, loader)
+
+measure(model, loader, device)
+"""
+    assert not said("AM971", twice.format(more=""), twice.format(more="") + "write(1)\n")
+    assert said("AM971", twice.format(more=""), twice.format(more=", accelerator"))
