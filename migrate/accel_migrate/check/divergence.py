@@ -21,7 +21,7 @@ from accel_migrate.flow.fields import self_of
 from accel_migrate.flow.nodes import children, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
-from accel_migrate.flow.torch_api import PASSED_ON
+from accel_migrate.flow.torch_api import PASSED_ON, is_computed_for_all
 
 VALUE: Path = ()
 COUNT: Path = ("count",)  # how many elements there are
@@ -300,6 +300,8 @@ class Divergence:
         first = [*call.args, *[k.value for k in call.keywords if k.arg == "iterable"]][:1]
         if self._side.flows.made(file, function, "prepared"):
             pass  # a model's weights are the same on all: what comes out depends on what goes in
+        elif is_computed_for_all(file, call):
+            return
         elif callees := self._followed(file, call):
             for callee in callees:
                 yield from self._result(asked, call, callee)

@@ -9,6 +9,10 @@ import ast
 import re
 from collections.abc import Collection
 from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from accel_migrate.flow.scopes import Module
 
 # What a call makes, by the whole dotted name of what is called: the first line that fits.
 _MAKES = tuple(
@@ -90,6 +94,19 @@ def is_reshaping(dotted: str) -> bool:
     """Whether a call gives the tensor that it is handed first in another shape: `torch.squeeze(y)`."""
     owner, _, name = dotted.rpartition(".")
     return owner == "torch" and name in RESHAPES
+
+
+def is_computed_for_all(module: Module, call: ast.Call) -> bool:
+    """Whether a call is `metric.compute()` of torchmetrics, which first adds up what all processes have counted."""
+    if not (isinstance(call.func, ast.Attribute) and call.func.attr == "compute"):
+        return False
+    made = [itself(value) for value in module.held(call.func.value) if value is not None]
+    return bool(made) and all(
+        isinstance(value, ast.Call)
+        and module.full_name(value.func).startswith("torchmetrics.")
+        and not any(keyword.arg == "sync_on_compute" for keyword in value.keywords)
+        for value in made
+    )
 
 
 def itself(node: ast.expr, methods: Collection[str] = ITSELF) -> ast.expr:

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator
 
 from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop, numbers_batches
 from accel_migrate.analysis.values.roles import Role, arguments_of
-from accel_migrate.flow.nodes import all_arguments, children, is_call_of, is_text, operands, walk
+from accel_migrate.flow.nodes import all_arguments, children, is_call_of, is_text, operands, picked, walk
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
 from accel_migrate.flow.sequence import may_follow
+from accel_migrate.flow.torch_api import is_computed_for_all
 
 # Objects that are alike on all processes, whatever they were given.
 _ALIKE = Role.MODEL | Role.OPTIMIZER | Role.SCHEDULER | Role.LOADER | Role.LOADERS | Role.DEVICE | Role.SCALER
@@ -115,7 +116,8 @@ class Locality:
                 return True
         return any(self.is_local(module, child) for child in operands(node))
 
-    def _call(self, module: Module, node: ast.Call) -> bool:
+    def _call(self, module: Module, node: ast.Call, path: tuple[int, ...] = ()) -> bool:
+        """With a path, whether that part of the tuple is which the call returns."""
         if is_call_of(node, "len", "isinstance", "range", "print", "type"):
             return False
         if isinstance(node.func, ast.Attribute) and node.func.attr in _ALIKE_METHODS:
@@ -132,7 +134,7 @@ class Locality:
         target = self.roles.function(module, node)
         if target is not None:
             uses = self._all_uses(module, node.func.value) if isinstance(node.func, ast.Attribute) else None
-            if self._returns(target.module, target.node, of_one=uses is not None):
+            if self._returns(target.module, target.node, of_one=uses is not None, path=path):
                 return True
             given += uses or ()
         if isinstance(node.func, ast.Attribute):
@@ -143,7 +145,7 @@ class Locality:
 
     def agrees(self, module: Module, call: ast.Call) -> bool:
         """Whether a call brings the processes together by itself, so that what it returns is the same on all."""
-        if _is_collective(module, call):
+        if _is_collective(module, call) or is_computed_for_all(module, call):
             return True
         target = self.roles.function(module, call)
         if target is None:
@@ -188,7 +190,7 @@ class Locality:
                 return None  # a part of it is changed, or handed on
         return [] if all(map(_keeps_nothing, classes)) else given
 
-    def _returns(self, module: Module, function: Function, of_one: bool = False) -> bool:
+    def _returns(self, module: Module, function: Function, of_one: bool = False, path: tuple[int, ...] = ()) -> bool:
         if function in self._busy:
             return False
         self._busy.add(function)
@@ -197,7 +199,7 @@ class Locality:
         if owner is not None:
             self._objects.append(owner)
         try:
-            return any(self.is_local(module, value) for value in module.returned(function))
+            return any(self.is_local(module, picked(value, path)) for value in module.returned(function))
         finally:
             if owner is not None:
                 self._objects.pop()
@@ -276,6 +278,12 @@ class Locality:
             return self._handed(variable, key)
         if key is not None and (back := self._handed_back(module, binding)) is not None:
             return self._variable(module, back, variable, key)
+        if isinstance(binding.value, ast.Call):
+            return (
+                self._call(module, binding.value, binding.path)
+                if binding.path
+                else self.is_local(module, binding.value)
+            )
         return binding.value is not None and self.is_local(module, binding.value)
 
     def _is_asked_by_key(self, module: Module, variable: Variable) -> bool:

@@ -726,3 +726,50 @@ def test_a_best_figure_that_is_only_shown_decides_nothing(kept: str, decides: bo
     )
     source += "\nmodel.train(step_size > 0)\n" if "step_size" in kept else ""
     assert ("AM806" in codes(source)) is decides
+
+
+def test_a_metric_of_torchmetrics_is_computed_for_all_processes():
+    source = training(
+        ready="import torchmetrics\nbest = 0.0\nmetric = torchmetrics.MeanMetric().to(device)",
+        inside="metric.update(loss)",
+        after="score = metric.compute()\nif score > best:\n    best = score\n    torch.save(model.state_dict(), 'best.pt')",
+    )
+    assert "accelerator.reduce" not in migrated(source)
+    assert "AM806" not in codes(source)
+    apart = source.replace("MeanMetric()", "MeanMetric(sync_on_compute=False)")
+    assert "a process's own batch" in unchanged(apart)
+
+
+@pytest.mark.parametrize(("figure", "is_alike"), [("score", True), ("mean", False)])
+def test_one_of_the_figures_that_a_function_returns(figure: str, is_alike: bool) -> None:
+    source = f"""
+    import torch
+    import torchmetrics
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    metric = torchmetrics.MeanMetric()
+
+    def epoch_of(model, loader, optimizer):
+        total = 0.0
+        for x, y in loader:
+            loss = nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += loss.item()
+            metric.update(loss)
+        return metric.compute(), total / len(loader)
+
+    def main():
+        loader = DataLoader([(torch.randn(4), torch.randn(1)) for _ in range(8)], batch_size=2)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        {PLATEAU}
+        for epoch in range(3):
+            score, mean = epoch_of(model, loader, optimizer)
+            plateau.step({figure})
+
+    main()
+    """
+    assert ("accelerator.reduce" not in migrated(source)) is is_alike
