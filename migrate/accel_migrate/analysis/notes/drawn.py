@@ -184,11 +184,12 @@ def _drops(module: Module, call: ast.Call) -> bool:
 
 def _for_samples(script: Script, training: Training) -> Iterator[Drawn]:
     """What the data of the loaders that are trained on draws for each sample; with workers, all follow torch's seed."""
+    graph = script.graph.within(script.loaded(training))  # another script may hand a shared function other data
     for module, made in _loaders_trained_on(script, training):
         given = {k.arg for k in made.keywords if not is_falsy(k.value)}
         workers = "num_workers" in given
         own = workers and not given.isdisjoint(("worker_init_fn", "generator"))  # what the workers are seeded by
-        data = list(_data_of(script, training, module, made))
+        data = list(data_of(graph, module, made))
         seeded = dict(each for owner, node in data for each in _seeded_by(script, owner, node))
         for owner, node in data:
             for at, call, library, sure in _augmenting(script, owner, node):
@@ -202,11 +203,6 @@ def loaders_sharded(script: Script, training: Training) -> Iterator[tuple[Module
     for each in training.evaluations:
         if not isinstance(each, Whole):
             yield from ((m, made) for _, m, made in _loaders(script, each.loop.module, each.loop.loader))
-
-
-def _data_of(script: Script, training: Training, module: Module, made: ast.Call) -> list[Code]:
-    """What the data of a loader is made of in a run of this training, not in one of another script."""
-    return data_of(script.graph.within(script.loaded(training)), module, made)
 
 
 def _loaders_trained_on(script: Script, training: Training) -> Iterator[tuple[Module, ast.Call]]:
