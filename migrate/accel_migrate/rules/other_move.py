@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.moves.devices import Move
 from accel_migrate.analysis.trainings.bookkeeping import names_device
 from accel_migrate.edits import change, drop_method, opening_bracket, replace_node
+from accel_migrate.flow.sequence import comes_first
 from accel_migrate.plan import Change, Edit, Replace
 from accel_migrate.rule import Context, Rule
 from accel_migrate.source import Source
@@ -30,8 +31,19 @@ def find(context: Context) -> Iterator[Change]:
             continue
         spelled = training.accelerator(module, move.call)
         if spelled is not None:
-            edits = _edits(source, move, f"{spelled}.device")
+            edits = _edits(source, move, _own_name(context, move) or f"{spelled}.device")
             yield change(context, CODE, move.call, "moves to this process's device", edits)
+
+
+def _own_name(context: Context, move: Move) -> str | None:
+    """The script's own name for the Accelerator's device, where it has one that is read on."""
+    device, module = context.training.device, move.module
+    if device is None or not context.training.needs_device or device.variable.scope.module is not module:
+        return None
+    scope = module.scope(move.call)
+    known = device.variable.name.isidentifier() and module.resolve(device.variable.name, scope) == device.variable
+    above = scope is not device.variable.scope or comes_first(module, device.statement, move.call)
+    return device.variable.name if known and above else None
 
 
 def _edits(source: Source, move: Move, target: str) -> list[Edit]:

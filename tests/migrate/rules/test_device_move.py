@@ -417,3 +417,12 @@ def test_a_move_that_one_training_makes_needless_and_another_needs_stays():
     assert b"accelerator.save(accelerator.get_state_dict(net), 'n.pt')\n" in first.after
     assert not [note.message for note in (*first.notes, *second.notes) if "writes a file" in note.message]
     assert "AM204" not in {note.code for note in (*first.notes, *second.notes)}
+
+
+def test_what_is_still_moved_goes_where_the_scripts_own_name_says():
+    before = BEFORE.format(lines="noise = torch.randn(4, 1).cuda()\n    total = torch.zeros(1).to(device)")
+    text = migrated(before)
+    assert "noise = torch.randn(4, 1).to(device)" in text and "device = accelerator.device" in text
+    assert "noise = torch.randn(4, 1).to(accelerator.device)" in migrated(
+        before.replace("zeros(1).to(device)", "zeros(1)")
+    )
