@@ -167,6 +167,31 @@ def test_names_what_counts_on_the_rows_of_a_batch_where_it_offers_to_split_it(si
     assert (f"(line {line}) must change first" in told) is counts
 
 
+@pytest.mark.parametrize(
+    ("above", "counts"),
+    [
+        ("ones = torch.ones(rows, 1).to(device)", True),
+        ("ones = torch.randn(rows, 1)", False),
+        ("ones = len(data) // rows", False),
+        ("ones = torch.ones(1, 1)", False),
+    ],
+)
+def test_names_what_is_made_for_the_rows_of_a_batch_above_the_loop(above: str, counts: bool):
+    source = training(functions=OPTIONAL + "rows = 4\n", ready=above, inside="x = x * ones")
+    told = noted(source.replace("batch_size=4", "batch_size=rows"), "AM801")
+    assert ("counts on batch_size rows" in told) is counts
+
+
+def test_names_a_loss_that_is_built_for_the_rows_of_a_batch():
+    loss = (
+        "class Near(nn.Module):\n    def __init__(self, rows):\n        super().__init__()\n        self.rows = rows\n"
+    )
+    loss += "    def forward(self, x):\n        return x.view(self.rows, -1).mean()\n"
+    source = training(functions=f"rows = 4\n{loss}", ready="near = Near(rows)", inside="y = y + near(x)")
+    line = next(n for n, text in enumerate(source.lstrip().splitlines(), 1) if "view(self.rows" in text)
+    assert f"(line {line}) must change first" in noted(source.replace("batch_size=4", "batch_size=rows"), "AM801")
+
+
 def test_names_a_model_that_is_built_for_the_rows_of_a_batch():
     model = (
         "class Net(nn.Module):\n    def __init__(self, rows):\n        super().__init__()\n        self.rows = rows\n"

@@ -87,6 +87,14 @@ def load(view):
     assert "(shared.py:12)" in said("AM803", files, "from shared import cropped, load", "loader = load(cropped())")
 
 
+def test_random_transforms_of_a_loader_that_next_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_hand = "batches = iter(loader)\nfor step in range(9):\n    x, y = next(batches)\n"
+    monkeypatch.setitem(globals(), "TRAIN", TRAIN.replace("for x, y in loader:\n", by_hand))
+    loader = "loader = DataLoader(CIFAR10('data', transform=train_view), batch_size=8, shuffle=True)"
+    told = said("AM803", {"views.py": VIEWS}, "from views import train_view", loader)
+    assert "for augmentation (views.py:4)" in told
+
+
 def test_a_transform_beside_a_random_one() -> None:
     loader = "loader = DataLoader(CIFAR10('data', transform=Views(32).plain), batch_size=8, shuffle=True)"
     assert not said("AM803", {"views.py": VIEWS}, "from views import Views", loader)
@@ -212,3 +220,26 @@ def test_what_a_test_calls_is_no_part_of_the_training() -> None:
         "import pytest\nfrom small import tried\n\n@pytest.mark.parametrize('n', [1])\ndef test_it(n):\n    tried()\n"
     )
     assert "pytest" not in notes_of_small(TRIED, test)
+
+
+NEAR = """
+from torch import nn
+
+
+class Near(nn.Module):
+    def __init__(self, rows):
+        super().__init__()
+        self.rows = rows
+
+    def forward(self, x):
+        return x.view(self.rows, -1).mean()
+"""
+
+
+def test_a_loss_that_is_built_for_the_rows_of_a_batch_in_another_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(
+        globals(), "TRAIN", TRAIN.replace("    loss.backward", "    loss = loss + near(x)\n    loss.backward")
+    )
+    files = {"near.py": NEAR, "config.py": "ROWS = 8\n"}
+    loader = "loader = DataLoader(CIFAR10('data'), batch_size=config.ROWS)\nnear = Near(config.ROWS).to(device)"
+    assert "rows (near.py:11) must change first" in said("AM801", files, "import config\nfrom near import Near", loader)

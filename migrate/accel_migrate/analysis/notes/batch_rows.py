@@ -10,15 +10,18 @@ from accel_migrate.analysis.values.constructions import built_calls, options_of
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role
+from accel_migrate.analysis.values.sources import contents
 from accel_migrate.flow.nodes import arguments_at
 from accel_migrate.flow.scopes import Module, Variable
+from accel_migrate.flow.torch_api import itself
 
+_FILLED = {f"torch.{name}" for name in ("arange", "zeros", "ones", "full", "eye", "empty", "tensor")}
 _SHOWS = {"print", "format", "str", "info", "debug", "write", "set_description", "set_postfix", "add_scalar"}
 
 
 def can_be_split(script: Script, training: Training) -> bool:
     """Whether no batch that is trained on is known to have one row, or rows that a sampler decides on."""
-    loaders = _trained_on(training)
+    loaders = _trained_on(script, training)
     built = [each for loader in loaders for each in _built(script, loader)]
     return not any(chooses_sizes(script, loader) for loader in loaders) and not any(_is_of_one(*each) for each in built)
 
@@ -33,8 +36,8 @@ def counted_on(script: Script, training: Training) -> list[tuple[Module, ast.exp
             if isinstance(node, ast.Constant):
                 counts = type(node.value) is int and node.value in numbers and _is_of_rows(module, node)
             else:
-                variable = module.variable(node) if isinstance(getattr(node, "ctx", None), ast.Load) else None
-                counts = not sizes.isdisjoint(chain(script.graph, variable))
+                variable = script.project.variable(module, node) if sizes and isinstance(node.ctx, ast.Load) else None
+                counts = variable is not None and not sizes.isdisjoint(_sources(script, module, node))
                 counts = counts and variable is not None and not _is_set_in(steps, variable)
             if counts and not _is_shown(module, node):
                 found.append((module, node))
@@ -48,9 +51,9 @@ def _is_set_in(steps: list[tuple[Module, ast.AST]], variable: Variable) -> bool:
     return any(module is owner and module.holds(around, each) for module, around in steps for each in set_at)
 
 
-def _trained_on(training: Training) -> list[Variable]:
+def _trained_on(script: Script, training: Training) -> list[Variable]:
     read = [loop.module.variable(loop.loader) for loop in training.loops if loop.trains]
-    return [loader for loader in read if loader is not None]
+    return [*(loader for loader in read if loader is not None), *read_by_hand(script, training)]
 
 
 def _built(script: Script, loader: Variable) -> Iterator[tuple[Module, ast.Call]]:
@@ -77,29 +80,50 @@ def batch_sizes(script: Script, training: Training) -> tuple[set[Variable], set[
     """The variables that a loader's batch size comes from, and the numbers where it is written as one."""
     variables: set[Variable] = set()
     numbers: set[int] = set()
-    for module, call in (built for loader in _trained_on(training) for built in _built(script, loader)):
+    for module, call in (built for loader in _trained_on(script, training) for built in _built(script, loader)):
         size = _batch_size(call)
-        variable = module.variable(size) if size is not None else None
-        if variable is not None:
-            variables |= set(chain(script.graph, variable))
-        elif isinstance(size, ast.Constant) and type(size.value) is int:
+        if isinstance(size, ast.Constant) and type(size.value) is int:
             numbers.add(size.value)
+        elif size is not None:
+            variables |= _sources(script, module, size)
     return variables, numbers
 
 
+def _sources(script: Script, module: Module, node: ast.expr) -> set[Variable]:
+    """The variables that a value comes from as it is, in whatever file."""
+    found = {script.project.variable(*each) for each in contents(script.graph, module, node)}
+    return {each for each in found if each is not None}
+
+
 def _steps(script: Script, training: Training) -> Iterator[tuple[Module, ast.AST]]:
-    """The loops that train, the functions that they call, and the classes of the models."""
+    """The loops that train, the functions that they call, the classes of models and losses, and the tensors from above."""
     found: dict[ast.AST, Module] = {}
     for loop in (loop for loop in training.loops if loop.trains):
         found[loop.statement] = loop.module
         reached = script.graph.reached_from(loop.statement, loop.module)
         for module in script.project.modules:
             found |= {function: module for function in module.functions if function in reached}
-    for built in (built for built in training.prepared if built.role == Role.MODEL):
-        for part in made_of(script.graph, built.variable):
+    read = [
+        (m, node, v) for node, m in found.items() for v in dict.fromkeys(map(m.variable, m.walk(node, ast.Name))) if v
+    ]
+    called = {m.variable(call.func) for node, m in found.items() for call in m.walk(node, ast.Call)}
+    objects = {built.variable for built in training.prepared if built.role == Role.MODEL}
+    objects |= {v for _, _, v in read if v in called and not script.graph.roles.of(v) & ~(Role.MODEL | Role.CRITERION)}
+    for module, node, variable in read:
+        for owner, value in script.graph.bound_to(variable):
+            if not (owner is module and module.holds(node, value)) and _is_filled(owner, value):
+                found[value] = owner
+    for each in objects:
+        for part in made_of(script.graph, each):
             forward = [m for m in getattr(part.node, "body", ()) if getattr(m, "name", "") not in ("", "__init__")]
             found |= {method: part.module for method in forward if isinstance(part.node, ast.ClassDef)}
     yield from ((module, node) for node, module in found.items())
+
+
+def _is_filled(module: Module, value: ast.expr) -> bool:
+    """`torch.arange(rows).to(device)`: a tensor that is made for the rows of a batch, not one that a model runs by itself."""
+    made = itself(value)
+    return isinstance(made, ast.Call) and module.full_name(made.func) in _FILLED
 
 
 def _is_of_rows(module: Module, number: ast.Constant) -> bool:
@@ -129,7 +153,7 @@ def _is_shown(module: Module, node: ast.expr) -> bool:
 def trains_on_share(script: Script, training: Training) -> bool:
     """Whether a loader that is sharded is trained on, and not only evaluated."""
     prepared = any(built.role == Role.LOADER for built in training.prepared)
-    return prepared and (any(loop.trains for loop in training.loops) or _reads_by_hand(script, training))
+    return prepared and (any(loop.trains for loop in training.loops) or bool(read_by_hand(script, training)))
 
 
 def takes_in_more(script: Script, training: Training) -> bool:
@@ -161,9 +185,9 @@ def chooses_sizes(script: Script, loader: Variable | None) -> bool:
     return any(keyword.arg == "batch_sampler" for _, call in built for keyword in call.keywords)
 
 
-def _reads_by_hand(script: Script, training: Training) -> bool:
-    """Whether a loader is sharded that no evaluation reads: one whose batches `next` asks for."""
+def read_by_hand(script: Script, training: Training) -> list[Variable]:
+    """The loaders that are sharded and that no loop goes through: `next` asks for their batches."""
     graph = script.graph
-    read = [e.loop.module.variable(e.loop.loader) for e in training.evaluations]
-    evaluated = {link for variable in read for link in chain(graph, variable)}
-    return any(b.role == Role.LOADER and b.variable not in evaluated for b in training.prepared)
+    read = [loop.module.variable(loop.loader) for loop in training.loops]
+    looped = {link for variable in read for link in chain(graph, variable)}
+    return [b.variable for b in training.prepared if b.role == Role.LOADER and b.variable not in looped]

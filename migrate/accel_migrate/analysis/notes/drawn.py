@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accel_migrate.analysis.evaluation.evaluation import Whole
+from accel_migrate.analysis.notes.batch_rows import read_by_hand
 from accel_migrate.analysis.notes.of_models import OfModels
 from accel_migrate.analysis.notes.seeding import Seeding, libraries_of, library_of
 from accel_migrate.analysis.notes.unseen_layers import looked_up
@@ -212,6 +213,7 @@ def _loaders_trained_on(script: Script, training: Training) -> Iterator[tuple[Mo
     read_whole = {link for v in whole for link in chain(script.graph, v) if not training.holds(link)}
     trained = [(loop.module, loop.loader) for loop in training.loops if training.trains_on_share(loop)]
     found = dict.fromkeys(each for owner, read in trained for each in _loaders(script, owner, read))
+    found |= dict.fromkeys(each for loader in read_by_hand(script, training) for each in _made(script, loader))
     for held, module, made in found:
         if (held.scope.module if held is not None else module) in loaded and held not in read_whole:
             yield module, made
@@ -223,14 +225,18 @@ def _loaders(script: Script, module: Module, read: ast.expr) -> Iterator[tuple[V
     kept = [*contents(graph, module, read.value)] if isinstance(read, ast.Subscript) else [(module, read)]
     for owner, part in kept:
         variable = owner.variable(part) if isinstance(part, ast.Name | ast.Attribute) else None
-        for link in chain(graph, variable):
-            yield from ((link, *made) for made in constructions(roles, link, Role.LOADER))
+        yield from _made(script, variable)
         target = roles.target(owner, part) if isinstance(part, ast.Call) else None
         if target is not None:
             given = [each for value in target.returned for each in contents(graph, target.module, value)]
             kept += [each for each in given if each not in kept]
         elif isinstance(part, ast.Call) and roles.role(owner, part) & Role.LOADER:
             yield None, owner, part
+
+
+def _made(script: Script, loader: Variable | None) -> Iterator[tuple[Variable, Module, ast.Call]]:
+    for link in chain(script.graph, loader):
+        yield from ((link, *made) for made in constructions(script.roles, link, Role.LOADER))
 
 
 def _seeded_by(script: Script, module: Module, node: ast.AST) -> Iterator[tuple[str, str]]:
