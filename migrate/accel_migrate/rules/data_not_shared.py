@@ -11,7 +11,7 @@ from accel_migrate.analysis.trainings.phases import is_entry
 from accel_migrate.analysis.values.constructions import is_foreign_loader
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.roles import Role
-from accel_migrate.analysis.values.unread import unread_batches
+from accel_migrate.analysis.values.unread import gone_through, unread_batches
 from accel_migrate.edits import note
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Safety
@@ -88,7 +88,8 @@ def _told(context: Context) -> str:
         return f"makes its batches by itself, maybe by a generator that begins otherwise on each process ({where}); {_PART}"
     apart = [library for library, seed in found.items() if seed.known is Seeded.APART]
     if not drawn:
-        return _ALL
+        lost = _lost(context)
+        return _ALL if lost is None else _UNREAD.format(unparse(lost))
     if apart:
         seed = found[apart[0]]
         if seed.call is not None and seed.module is not None:
@@ -102,6 +103,16 @@ def _told(context: Context) -> str:
         )
     why = next((LAUNCHED for seed in found.values() if seed.call is None), "all are seeded alike")
     return _MAKES[next((s.known for s in found.values() if s.known is Seeded.UNKNOWN), Seeded.ALIKE)].format(why=why)
+
+
+def _lost(context: Context) -> ast.expr | None:
+    """What the loop around the backward pass goes through, where loaders are built: it may be one that was lost on the way."""
+    module, roles = context.module, context.script.roles
+    rounds = [loop for loop in module.ancestors(context.training.backwards[0].call) if isinstance(loop, ast.For)]
+    read = gone_through(module, rounds[0].iter) if rounds else None
+    files = context.script.loaded(context.training)
+    built = any(roles.role(file, call) & Role.LOADER for file in files for call in file.calls)
+    return read if built and isinstance(read, ast.Name | ast.Attribute | ast.Subscript) else None
 
 
 def _played(seeding: Seeding, libraries: set[str]) -> Seeded:

@@ -349,6 +349,9 @@ def test_tells_a_sum_that_is_divided_by_a_number_that_the_data_was_made_by():
     assert "over this process's share" in noted(counted("40", "TensorDataset(torch.randn(40, 3), one)"), "AM605")
     build = "def build(count):\n    rows = torch.randn(count, 3)\n    return TensorDataset(rows, rows)\nCOUNT = 40\n"
     assert "over this process's share" in noted(counted("COUNT", "build(COUNT)", build), "AM605")
+    split = "from torch.utils.data import random_split\nmany = 30\nrest = 10\nfirst, last = random_split(made(), [many, rest])\n"
+    for divisor in ("many", "(many / 4)"):
+        assert "over this process's share" in noted(counted(divisor, "first", split), "AM605"), divisor
 
 
 def test_says_nothing_of_other_numbers():

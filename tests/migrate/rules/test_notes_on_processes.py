@@ -1296,6 +1296,40 @@ def test_says_that_games_are_the_same_only_where_the_environment_is_seeded():
     )
 
 
+FOLDS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+class Store:
+    def loaders(self, folded):
+        if folded:
+            found = []
+            found.append(DataLoader(data(), batch_size=4, shuffle=True))
+            return found, found
+        return DataLoader(data(), batch_size=4)
+
+def epoch(batches, model, optimizer):
+    for x, y in batches:
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+
+loaders, others = Store().loaders(True)
+for fold in range(len(loaders)):
+    loader = loaders[fold]
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    epoch(loader, model, optimizer)
+"""
+
+
+def test_says_of_a_loader_that_was_lost_on_the_way_that_it_may_be_one():
+    assert "goes through all of `batches`, which is not visible to the analysis; if it is a DataLoader" in noted(
+        FOLDS, "AM805"
+    )
+
+
 LEARNER = """
 import random
 import torch

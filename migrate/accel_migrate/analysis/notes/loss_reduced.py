@@ -18,6 +18,7 @@ from accel_migrate.analysis.notes.paired_rows import paired_rows
 from accel_migrate.analysis.notes.settled import may_come_about
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.constructions import all_constructions, padding
+from accel_migrate.analysis.values.entries import entries
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.losses import (
     WORST,
@@ -436,6 +437,10 @@ class _Search:
             return [(module, called)]
         if self.roles.project.definition(module, called) is not None:
             return [(module, called)]
+        if isinstance(called, ast.Subscript) and isinstance(called.slice, ast.Constant) and depth < 4:
+            under_key = entries(self.roles, module, called.value, called.slice.value)
+            if under_key:
+                return [found for owner, value in under_key for found in self._built(owner, value, depth + 1)]
         variable = module.variable(called.value if isinstance(called, ast.Subscript) else called)
         made: list[tuple[Module, ast.expr]] = []
         for link in chain(self.graph, variable) if variable is not None and depth < 4 else ():
@@ -457,7 +462,10 @@ class _Search:
         if function is not None:
             return self._returned(function, index, module, node)
         if not isinstance(made, ast.Call):
-            name = module.full_name(made).rpartition(".")[2]
+            dotted = module.full_name(made)
+            name = dotted.rpartition(".")[2]
+            if dotted.startswith("torch.") and _MADE.match(name):
+                return Reduced("free")  # `FloatTensor = torch.cuda.FloatTensor`
             return criterion(name, node) if is_loss(name) else Reduced("unseen", node)
         dotted = module.full_name(made.func)
         name = dotted.rpartition(".")[2]

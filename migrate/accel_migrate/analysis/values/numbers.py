@@ -76,11 +76,13 @@ def _field(roles: Roles, module: Module, made: ast.AST, name: str) -> list[Code]
 
 
 def _counts(module: Module, node: ast.expr) -> Iterator[ast.expr]:
-    """`N` of `torch.randn(N, 3)`, `randint(0, 2, (N,))`, `make_blobs(n_samples=N)`, `rows[:N]`."""
+    """`N` of `torch.randn(N, 3)`, `randint(0, 2, (N,))`, `make_blobs(n_samples=N)`, `rows[:N]`, `random_split(rows, [N, M])`."""
     for part in module.walk(node, ast.Call, ast.Tuple, ast.Slice):
         if isinstance(part, ast.Call):
             yield from part.args[:1]
             yield from (keyword.value for keyword in part.keywords if keyword.arg in _SAMPLES)
+            if module.qualified(part.func) == "torch.utils.data.random_split":
+                yield from (n for each in arguments_at(part, 1, "lengths") for n in getattr(each, "elts", ()))
         elif isinstance(part, ast.Tuple):
             yield from part.elts[:1]
         elif isinstance(part, ast.Slice) and part.upper is not None:

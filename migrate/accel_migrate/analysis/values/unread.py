@@ -30,13 +30,13 @@ def unread_batches(graph: CallGraph, backwards: Sequence[Backward]) -> ast.expr 
     for module in graph.roles.project.modules:
         for loop in module.walk(module.tree, ast.For, ast.AsyncFor):
             if graph.runs_any(module, loop, backwards) and _is_unread(graph, module, loop.iter):
-                return _gone_through(module, loop.iter)
+                return gone_through(module, loop.iter)
     return None
 
 
 def _is_unread(graph: CallGraph, module: Module, node: ast.expr) -> bool:
     def steps(place: Place) -> Iterator[Place]:
-        owner, part = place[0], _gone_through(*place)
+        owner, part = place[0], gone_through(*place)
         variable = owner.variable(part)
         if is_call_of(part, "zip"):
             yield from ((owner, argument) for argument in part.args)
@@ -47,10 +47,10 @@ def _is_unread(graph: CallGraph, module: Module, node: ast.expr) -> bool:
             yield owner, part.func if isinstance(part, ast.Call) else part.value
 
     found = closure([(module, node)], steps, MOST)
-    return any(is_unseen(graph.roles.project, owner, _gone_through(owner, part)) for owner, part in found)
+    return any(is_unseen(graph.roles.project, owner, gone_through(owner, part)) for owner, part in found)
 
 
-def _gone_through(module: Module, node: ast.expr) -> ast.expr:
+def gone_through(module: Module, node: ast.expr) -> ast.expr:
     """The `batches` of `enumerate(tqdm(batches))`."""
     while isinstance(node, ast.Call) and passes_through(module, node):
         node = node.args[0]

@@ -245,3 +245,16 @@ def test_a_call_leaves_out_what_its_words_do_not_choose(kind: str, given: str) -
     other = "marks(model(torch.ones(2, 3)), torch.ones(2).long(), how='sum')"  # of which the loss has no part
     told(kind, f"marks(model(x), y{given})", functions=function, ready=other)
     told(kind, f"marks(model(x), y{given})", functions=method, ready="marks = Marks()")
+
+
+def test_a_tensor_class_under_another_name_makes_tensors():
+    of_kind = (
+        "if torch.cuda.is_available():\n    Numbers = torch.cuda.FloatTensor\nelse:\n    Numbers = torch.FloatTensor\n"
+    )
+    told("mean", "F.mse_loss(model(x), Numbers([[1.0]]) / 2)", functions=of_kind)
+
+
+def test_a_criterion_is_the_one_under_its_key():
+    kept = "kept = {'name': name(), 'model': model, 'error': nn.MSELoss()}\n"
+    told("mean", "kept['error'](model(x), y)", ready=kept)
+    told("sum", "kept['error'](model(x), y)", ready=kept.replace("()}", "(reduction='sum')}"))
