@@ -159,6 +159,7 @@ class Program(Lookup):
     def definition(self, module: Module, node: ast.AST) -> Definition | None:
         """The function or class of the project that an expression names; None if it is not certain."""
         if node not in self._definitions:
+            self._definitions[node] = None  # names may be each other's
             self._definitions[node] = self._find_definition(module, node)
         return self._definitions[node]
 
@@ -199,6 +200,8 @@ class Program(Lookup):
             owner, name = split(module.imports[variable.name])
             imported = self.imported_module(module, owner)
             return self._top_level(imported, name, depth + 1) if imported is not None else None
+        if binding.kind == "assign" and isinstance(binding.value, ast.Name) and not binding.path:
+            return self.definition(module, binding.value)  # `judge = test`
         return None
 
     def _top_level(self, module: Module, name: str, depth: int = 0) -> Definition | None:

@@ -114,3 +114,23 @@ def test_a_call_runs_what_its_name_is_bound_to_there() -> None:
     runs = {number: program.definition(module, function) for number, function in called.items()}
     assert runs[0] is None and runs[2] is None
     assert runs[1] is not None and runs[1].node is module.tree.body[2]
+
+
+@pytest.mark.parametrize(
+    ("bound", "named"),
+    [
+        ("judge = test", "test"),
+        ("scored = test\njudge = scored", "test"),
+        ("judge = Judge", "Judge"),
+        ("judge = test if fast else Judge", None),
+        ("if fast:\n    judge = test\nelse:\n    judge = Judge", None),
+        ("judge, other = test", None),
+        ("judge = other\nother = judge", None),
+    ],
+)
+def test_another_name_of_a_function_is_that_function(bound: str, named: str | None) -> None:
+    text = f"def test(net): pass\nclass Judge: pass\nfast = other = 1\n{bound}\njudge(net)\n"
+    module = Module(Source.from_bytes(Path("train.py"), text.encode()))
+    (call,) = module.calls
+    found = Program([module]).definition(module, call.func)
+    assert (found.node.name if found is not None else None) == named

@@ -38,7 +38,11 @@ SCRIPT = """
         ("model = tensor_parallel.tensor_parallel(model, distributed=True)", "splits the layers of the model"),
         (
             "model = spread.OverGpus(model, device_ids=[0, 1])",
-            "spread.OverGpus() is handed `device_ids`: it spreads the model over GPUs by itself",
+            "spread.OverGpus() spreads the model over GPUs by itself",
+        ),
+        (
+            "model = spread.DataParallelModel(model, [0, 1])",
+            "spread.DataParallelModel() spreads the model over GPUs by itself",
         ),
     ],
 )

@@ -47,16 +47,16 @@ def check(roles: Roles, modules: list[Module]) -> None:
             spread = next((call for call in calls if _spreads(roles, module, dotted, call)), None)
             if spread is not None:
                 raise NotMigrated(
-                    f"{unparse(spread.func)}() is handed `device_ids`: it spreads the model over GPUs by itself, and what "
-                    "it does is not known; take it out first",
+                    f"{unparse(spread.func)}() spreads the model over GPUs by itself, and what it does is not known; take it out "
+                    "first",
                     (module, spread),
                 )
         _check_gpus(module)
 
 
 def _spreads(roles: Roles, module: Module, dotted: str, call: ast.Call) -> bool:
-    """Whether a wrapper that is not torch's, nor to be read, puts a model on the devices that it is handed."""
-    named = any(keyword.arg == "device_ids" for keyword in call.keywords)
+    """Whether a wrapper that is not torch's, nor to be read, puts a model on several devices: by its name, or by theirs."""
+    named = "DataParallel" in dotted.rpartition(".")[2] or any(keyword.arg == "device_ids" for keyword in call.keywords)
     return named and not dotted.startswith("torch.") and roles.target(module, call) is None
 
 
