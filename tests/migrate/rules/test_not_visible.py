@@ -402,3 +402,13 @@ def test_a_function_that_is_handed_on_may_be_called_otherwise(more: str, made: s
         f"    return models.resnet18(pretrained=ready)\n{more}"
     )
     assert DOWNLOADS in said(built(functions + "first = create()\n", made))
+
+
+def test_a_data_set_that_gives_its_name_to_the_loader_is_no_loader():
+    again = training().replace(
+        "loader = DataLoader(data, batch_size=4, shuffle=True)",
+        "loader = datasets.MNIST('data')\nloader = DataLoader(loader, batch_size=4, shuffle=True)",
+    )
+    again = "from torchvision import datasets\n" + again
+    assert ORDER not in said(again)
+    assert ORDER in said(again.replace("datasets.MNIST('data')", "eval('data')").replace(", shuffle=True", ""))

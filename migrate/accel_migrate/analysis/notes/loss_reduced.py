@@ -196,7 +196,11 @@ class _Search:
         return second if first.kind == "free" or second.kind == "unseen" else first
 
     def _is_size(self, module: Module, node: ast.expr) -> bool:
-        """The number of samples of the batch, by itself or under a name."""
+        """The number of samples of the batch, by itself or under a name, or times what is the same for all batches."""
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            sides = [node.left, node.right]
+            sizes = [side for side in sides if self._is_size(module, side)]
+            return len(sizes) == 1 and all(side in sizes or self.kind(module, side).kind == "free" for side in sides)
         if isinstance(node, ast.Name):
             bound = [b.value for b in reaching(module, node)]
             return bool(bound) and all(value is not None and self._is_size(module, value) for value in bound)

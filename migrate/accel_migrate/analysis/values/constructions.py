@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import is_falsy, is_none, unparse, walk
+from accel_migrate.flow.nodes import all_arguments, is_falsy, is_none, unparse, walk
 from accel_migrate.flow.program import Definition
+from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Module, Variable
 
 # Loaders of graphs cut their data by themselves. Some are torch's own, that collate graphs.
@@ -30,7 +31,11 @@ Option = tuple[Module, ast.expr | None]
 
 def constructions(roles: Roles, variable: Variable, role: Role) -> Iterator[Made]:
     module = variable.scope.module
-    for binding in module.bindings(variable):
+    bindings = module.bindings(variable)
+    parts = [part for binding in bindings for part in _made_into(roles, module, binding, role)]
+    for binding in bindings:
+        if binding in parts:
+            continue
         if (origin := _imported(roles, variable, binding)) is not None:
             yield from constructions(roles, origin, role)
         if isinstance(binding.value, ast.Call):
@@ -43,6 +48,16 @@ def constructions(roles: Roles, variable: Variable, role: Role) -> Iterator[Made
                 [] if _is_ragged(binding) else all_constructions(roles, None, module, binding.value, binding.path) or []
             )
             yield from [each for each in made if roles.role(*each) & role] or _calls(roles, target, role)
+
+
+def _made_into(roles: Roles, module: Module, binding: Binding, role: Role) -> Iterator[Binding]:
+    """What a name held before, that is something else: the data set in `train = DataLoader(train)`."""
+    call = binding.value
+    if isinstance(call, ast.Call) and roles.role(module, call) & role:
+        for argument in all_arguments(call):
+            for each in reaching(module, argument) if isinstance(argument, ast.Name) else ():
+                if each is not binding and isinstance(each.value, ast.Call):
+                    yield from () if roles.role(module, each.value) & role else (each,)
 
 
 def built_calls(graph: CallGraph, variable: Variable | None, role: Role) -> list[Made]:

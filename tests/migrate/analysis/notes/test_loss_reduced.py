@@ -48,6 +48,8 @@ def told(kind: str, loss: str, functions: str = "", ready: str = "", inside: str
         ("mean", "F.mse_loss(model(x), x.flip(1))"),
         ("mean", "F.mse_loss(model(x), torch.roll(x, 1, dims=(1, 2)))"),
         ("sum", "F.cross_entropy(model(x), y) + (model(x) ** 2).sum()"),
+        ("mean", "model(x).sum() / (x.size(0) * 28 * 28)"),
+        ("unknown", "model(x).sum() / (x.size(0) * x.size(1))"),
         ("sum", "F.cross_entropy(model(x), y) * x.size(0)"),
         ("sum", "F.cross_entropy(model(x), y, reduction='sum') / 3"),
         ("sum", "sum(F.cross_entropy(model(x), y, reduction='none'))"),
