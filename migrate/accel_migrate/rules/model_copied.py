@@ -66,15 +66,17 @@ _MAY_WRAP |= {
 
 
 def find(context: Context) -> Iterator[Change]:
-    training, module = context.training, context.module
+    training, module, roles = context.training, context.module, context.script.roles
     for call in module.calls:
-        if not training.timing.after_prepare(module, call):
+        if not training.timing.meets(module, call):
             continue
         takes = module.qualified(call.func) in _TAKES
         for part in [*(call.args[:1] if takes else call.args), *[keyword.value for keyword in call.keywords]]:
             given = itself(part)
             variable = module.variable(given) if isinstance(given, ast.Name | ast.Attribute) else None
-            if variable is None or not training.holds(variable) or not context.script.roles.of(variable) & Role.MODEL:
+            if not training.holds(variable):
+                variable = roles.attribute(module, given)
+            if variable is None or not training.holds(variable) or not roles.of(variable) & Role.MODEL:
                 continue
             spelled = training.ready(module, call)
             exports = module.qualified(call.func) in _EXPORTS

@@ -90,3 +90,31 @@ def test_says_that_an_export_of_sharded_weights_is_a_part(line: str, told: bool)
     (message,) = [change.message for change in _migrated(source, ACCELERATE).applied if change.code == "AM503"]
     assert (sharded in message) == told
     assert len([note for note in notes(source) if sharded in note]) == told
+
+
+def test_says_so_of_the_model_that_an_object_has_prepared():
+    source = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    class Fit:
+        def __init__(self):
+            self.model = nn.Linear(4, 1)
+            self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+        def train(self, loader):
+            print("begin")
+            for x, y in loader:
+                loss = nn.functional.mse_loss(self.model(x), y)
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+
+    fit = Fit()
+    untrained = torch.jit.script(fit.model)
+    fit.train(DataLoader(data, batch_size=8))
+    scripted = torch.jit.script(fit.model)
+    """
+    assert "exports the model" in noted(source, "AM503")
+    assert "as in line" not in noted(source, "AM503")

@@ -605,12 +605,16 @@ class Roles:
     def _class_at(self, module: Module, node: ast.expr) -> Definition | None:
         """The project's class of an object: of a variable, or of what the class of its owner sets: `self.logger.stopper`."""
         found = self._class_of(module, module.variable(node))
-        owner = self._class_at(module, node.value) if found is None and isinstance(node, ast.Attribute) else None
+        attribute = self.attribute(module, node) if found is None else None
+        return found if attribute is None else self._class_of(attribute.scope.module, attribute)
+
+    def attribute(self, module: Module, node: ast.expr) -> Variable | None:
+        """What `net.model` is in the class of `net`: `self.model`."""
+        owner = self._class_at(module, node.value) if isinstance(node, ast.Attribute) else None
         if owner is None or not isinstance(node, ast.Attribute):
-            return found
-        attribute = Variable(owner.module.classes[owner.node], f"self.{node.attr}")
-        attribute = self.project.inherited(attribute) or attribute
-        return self._class_of(attribute.scope.module, attribute)
+            return None
+        variable = Variable(owner.module.classes[owner.node], f"self.{node.attr}")
+        return self.project.inherited(variable) or variable
 
     def _class_of(self, module: Module, variable: Variable | None) -> Definition | None:
         """The project's class that a variable holds an object of."""
