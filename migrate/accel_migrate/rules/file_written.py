@@ -73,6 +73,9 @@ def _waits(context: Context) -> Iterator[Change]:
     once = [*written_once(context.script, training, module), *saved]
     for statement in read_back(module, once):
         spelled = training.ready(module, statement)
+        block = module.block(statement)
+        if block[max(block.index(statement) - 1, 0)] in training.distribution.barriers:
+            continue
         loads = [
             load for load in training.storage.loads if training.storage.waits(load)
         ]  # of which another rule speaks

@@ -34,7 +34,7 @@ def find(context: Context) -> Iterator[Change]:
             owner = f"{spelled}.unwrap_model({module.source.code(loaded.owner)})"
             edit = replace_node(module.source, loaded.owner, owner)
             yield change(context, CODE, loaded.call, "the model itself takes the weights", [edit])
-    waited: set[ast.stmt] = set()
+    waited = training.distribution.barriers
     for load in training.storage.loads:
         if load.module is module and may_run(context.script, training, module, load.call):
             yield from _read(context, load, waited)

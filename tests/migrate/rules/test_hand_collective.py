@@ -93,3 +93,20 @@ def test_what_only_the_main_process_evaluates_is_not_gathered():
     text = migrated(source)
     assert "gather" not in text
     assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)" in text
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "if dist.get_rank() == 0:\n    torch.save(model.module.state_dict(), 'w.pt')\n{}"
+        "model.module.load_state_dict(torch.load('w.pt'))",
+        "with open('w.txt', 'w') as f:\n    f.write('1')\n{}text = open('w.txt').read()",
+    ],
+)
+def test_a_wait_that_is_there_is_not_written_twice(lines: str):
+    def waits(barrier: str) -> int:
+        return migrated(script(body=lines.format(barrier).replace("\n", "\n            "))).count(
+            ".wait_for_everyone()"
+        )
+
+    assert waits("dist.barrier()\n") == waits("") == 1

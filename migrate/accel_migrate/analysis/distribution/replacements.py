@@ -112,6 +112,11 @@ class Distribution:
         targets = [(m, target) for m, s in found if isinstance(s, ast.Assign) for target in s.targets]
         return frozenset(variable for m, target in targets if (variable := m.variable(target)) is not None)
 
+    @property
+    def barriers(self) -> set[ast.stmt]:
+        """Where all processes wait for each other already."""
+        return {each.statement for each in self.replacements if each.text == f"{ACCELERATOR}.wait_for_everyone()"}
+
     def modules(self) -> list[Module]:
         found = [p.module for p in self.replacements if not p.optional] + [w.module for w in self.wrappings]
         found += [s.module for s in self.shared] + ([self.spawned.module] if self.spawned else [])
