@@ -68,9 +68,7 @@ _BY_ROW = (
     "upsample", "vstack", "where",
 )  # fmt: skip
 _NUMBERS = ("math.", "numpy.", "random.", "time.", "pandas.", "sklearn.")
-_MADE = re.compile(
-    r"zeros|ones|full|empty|rand|arange|linspace|eye|tensor|Tensor|FloatTensor|LongTensor|from_numpy|normal|is_"
-)
+_MADE = re.compile(r"zeros|ones|full|empty|rand|arange|linspace|eye|tensor|\w*Tensor|from_numpy|normal|is_")
 _DEPTH = 40
 _LONGEST = 40  # characters of an expression that is named
 
@@ -245,6 +243,8 @@ class _Search:
             self.known[statement, index] = Reduced("free")  # of a round before
             first = worst(self._binding(module, variable, each, index) for each in before)
             second = self.kind(module, statement.value)
+            if second.kind == "mean" and self._is_for_each_sample(module, statement):
+                second = Reduced("sum", statement, sure=False)
             divides = isinstance(statement.op, ast.Div)
             self.known[statement, index] = (
                 self._divided(module, first, statement.value, second, statement) if divides else worst([first, second])
@@ -287,8 +287,30 @@ class _Search:
         """`losses.append(loss)`, `losses["image"] = loss`: what was put into a container comes out of it."""
         for name, call in module.method_calls.get(variable, ()):
             if name in ("append", "extend", "update", "insert") and call.args:
-                yield self.kind(module, call.args[-1])
+                found = self.kind(module, call.args[-1])
+                by_sample = found.kind == "mean" and self._is_for_each_sample(module, call)
+                yield Reduced("rows") if by_sample else found
         yield from (self.kind(module, value) for value in module.items_set.get(variable, ()))
+
+    def _is_for_each_sample(self, module: Module, node: ast.AST) -> bool:
+        """Whether the nearest loop goes through the samples of a batch, `for out, label in zip(outs, y)`, and runs no model."""
+        loop = next((each for each in module.ancestors(node) if isinstance(each, ast.For | ast.While)), None)
+        if not isinstance(loop, ast.For) or module.scope(loop) is not module.scope(node):
+            return False
+        nodes = [node for statement in loop.body for node in module.walk(statement, ast.Call, ast.Subscript)]
+        if any(isinstance(each, ast.Call) and self.roles.role(module, each.func) & Role.MODEL for each in nodes):
+            return False
+        match loop.iter:
+            case ast.Call(func=ast.Name(id="enumerate"), args=[ast.Call(func=ast.Name(id="zip"), args=read), *_]):
+                pass
+            case ast.Call(func=ast.Name(id="zip"), args=read):
+                pass
+            case ast.Call(func=ast.Name(id="range"), args=[size]) if self._is_size(module, size):
+                at = unparse(loop.target)
+                read = [each.value for each in nodes if isinstance(each, ast.Subscript) and unparse(each.slice) == at]
+            case _:
+                read = []
+        return any(self.roles.role(module, each) & Role.BATCH for each in read)
 
     # ---- calls
 
@@ -320,6 +342,8 @@ class _Search:
         if isinstance(function, ast.Name) and module.variable(function) is None and not dotted and node.args:
             if name == "sum":
                 return self._summed(module, node.args[0], node)
+            if name == "len":
+                return Reduced("free")
             if name in ("float", "max", "min", "abs", "list", "tuple"):
                 return worst(self.kind(module, argument) for argument in node.args)
         target = self.roles.target(module, node)
@@ -368,6 +392,7 @@ class _Search:
         for one in picked if found.kind == "mean" else ():
             # Of labels a table is asked by one side alone; what both sides are asked by picks rows.
             both = keys.count(unparse(one.slice)) > 1 and self._given(module, one.slice).kind == "rows"
+            both = both and not self._is_for_each_sample(module, one)
             if both or self._is_mask(module, one.slice):
                 return Reduced("uneven", one)
         unclear = [rows for each in given if (rows := self._given(module, each)).kind == "unseen"]

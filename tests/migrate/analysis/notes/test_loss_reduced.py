@@ -76,6 +76,8 @@ def told(kind: str, loss: str, functions: str = "", ready: str = "", inside: str
         ("between", "(model(x) / torch.exp(torch.mm(model(x), model(x).t())).sum(dim=-1)).log().mean()"),
         ("unknown", "(model(x) * outside(x)).mean()"),
         ("mean", "F.mse_loss(model(x), torch.FloatTensor(4, 1).fill_(1.0))"),
+        ("mean", "F.mse_loss(model(x), Kind(4, 1).fill_(1.0))"),
+        ("mean", "F.mse_loss(model(x), y) / len({'a': x})"),
         ("unknown", "torch.sqrt(F.mse_loss(model(x), y))"),
         ("unknown", "torch.log(torch.sum(torch.exp(model(x))))"),  # sums no samples' losses up
         ("unknown", "model(x).exp().sum().log()"),
@@ -91,7 +93,8 @@ def told(kind: str, loss: str, functions: str = "", ready: str = "", inside: str
     ],
 )
 def test_an_expression(kind: str, loss: str) -> None:
-    told(kind, loss, functions="from elsewhere import outside, kind, fast, options\n")
+    functions = "from elsewhere import outside, kind, fast, options\n"
+    told(kind, loss, functions=functions + "Kind = torch.cuda.FloatTensor if fast else torch.FloatTensor\n")
 
 
 def test_terms_that_are_asked_for_by_their_names_are_not_samples() -> None:
@@ -131,6 +134,15 @@ def test_a_criterion(kind: str, criterion: str) -> None:
         ("uneven", "kept = [i for i in range(len(y)) if y[i] > 0]\nreturn F.mse_loss(out[kept], y[kept])"),
         ("mean", "total = ((out - y) ** 2).sum()\ntotal /= len(out)\nreturn total"),
         ("mean", "total = 0\nfor _ in range(3):\n    total += F.mse_loss(out, y)\nreturn total"),
+        ("maybe", "total = 0\nfor o, t in zip(out, y):\n    total += F.mse_loss(o, t)\nreturn total"),
+        ("maybe", "total = 0\nfor i in range(len(out)):\n    total += F.mse_loss(out[i], y[i])\nreturn total"),
+        ("sum", "parts = []\nfor o, t in zip(out, y):\n    parts.append(F.mse_loss(o, t))\nreturn sum(parts)"),
+        (
+            "mean",
+            "parts = []\nfor o, t in zip(out, y):\n    parts.append(F.mse_loss(o, t))\nreturn sum(parts) / len(parts)",
+        ),
+        ("mean", "total = 0\nfor head in [out, out * 2]:\n    total += F.mse_loss(head, y)\nreturn total"),
+        ("mean", "total = 0\nfor o, t in zip(out, y):\n    total += F.mse_loss(o, t)\nreturn total / len(out)"),
         ("mean", "parts = []\nparts.append(F.mse_loss(out, y))\nreturn sum(parts)"),
         ("uneven", "total = ((out - y) ** 2).sum()\nmany = (y > 0).sum()\ntotal /= many\nreturn total"),
         ("sum", "parts = {}\nparts['a'] = F.mse_loss(out, y, reduction='sum')\nreturn sum(parts.values())"),
