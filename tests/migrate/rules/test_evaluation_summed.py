@@ -396,6 +396,13 @@ def test_feeds_a_meter_of_a_dictionary_and_shows_a_text_of_it() -> None:
     assert "OrderedDict()" in noted(source.replace("bar.set_postfix(text)", "y = text"), "AM402")
 
 
+@pytest.mark.parametrize(("made", "summed"), [("tqdm(total=len(test_loader))", True), ("Scores()", False)])
+def test_a_bar_that_is_told_of_each_batch_is_only_shown(made: str, summed: bool) -> None:
+    source = evaluation("hits += criterion(model(x), y).item()", "bar.update()", ready=f"{READY}\nbar = {made}")
+    text = migrated(f"{source}    print(bar)\n")
+    assert ("        bar.update()\n" in text and "hits += accelerator.sum_for_metrics(" in text) is summed
+
+
 def test_asks_the_loader_behind_for_the_number_of_batches() -> None:
     source = (
         evaluation("hits += model(x).sum().item()") + "    print(len(test_loader), 100 * max(len(test_loader), 1))\n"

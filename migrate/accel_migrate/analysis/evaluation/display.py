@@ -62,7 +62,7 @@ class Shown:
         call = statement.value
         given = all_arguments(call)
         if calls_method(call, "update"):
-            return bool(given) and (all(self._is_time(part) for part in given) or self._is_bar(call.func.value))
+            return self._is_bar(call.func.value) or (bool(given) and all(self._is_time(part) for part in given))
         return self._shows(call) and all(self._only_reads(part) for part in given)
 
     def check(self) -> None:
