@@ -135,8 +135,9 @@ def only_reads(node: ast.expr, *asking: str) -> bool:
         if isinstance(part, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom):
             return False
         if isinstance(part, ast.Call):
+            of_text = isinstance(part.func, ast.Attribute) and isinstance(part.func.value, ast.Constant)
             name = _last_name(part.func)
-            if name not in _ASKING and name not in asking:
+            if name not in _ASKING and name not in asking and not of_text:  # `"cuda:{}".format(gpu)`
                 return False
     return True
 

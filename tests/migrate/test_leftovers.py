@@ -37,6 +37,7 @@ def tidied(before: str, after: str) -> str:
             "n = torch.cuda.device_count()\n",
         ),
         ('d = torch.device("cpu")\nprint(d)\n', 'd = torch.device("cpu")\nprint()\n', 'd = torch.device("cpu")\n'),
+        ("d = 'cuda:{}'.format(n)\nprint(d)\n", "d = 'cuda:{}'.format(n)\nprint()\n", "d = 'cuda:{}'.format(n)\n"),
         (
             "def f():\n    a = 1\n    b = 2\n    print(a, b)\n",
             "def f():\n    a = 1\n    b = 2\n    print(a)\n",
