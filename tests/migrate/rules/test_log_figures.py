@@ -438,3 +438,12 @@ def test_the_least_of_numbers_of_this_process_counts_its_share(other: str, told:
     inside = f"losses.append(loss.item()); print(sum(losses[-20:]) / min(20, {other}))"
     source = training(ready="losses = []", inside=inside)
     assert any("counts that or all of the data" in note for note in notes(source)) is told
+
+
+@pytest.mark.parametrize("count", ["1", "x.size(0)"])
+def test_entries_that_are_counted_up_divide_those_of_this_process(count):
+    inside = f"sums['n'] += {count}; sums['loss'] += loss.item()"
+    source = training(
+        ready="sums = {'n': 0, 'loss': 0}", inside=inside, after="print({k: v / sums['n'] for k, v in sums.items()})"
+    )
+    assert "AM605" not in codes(source)

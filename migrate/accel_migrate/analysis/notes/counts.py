@@ -137,7 +137,7 @@ class Counts:
     def _is_counted_up(self, module: Module, node: ast.Subscript) -> bool:
         """`seen["train"] += x.size(0)`, in the function that divides by it."""
         mapping = module.variable(node.value)
-        added = [each.target for each in module.walk(module.scope(node).node, ast.AugAssign)]
+        added = [each.target for each in module.walk(module.scope(node).frame.node, ast.AugAssign)]
         entries = [each for each in added if isinstance(each, ast.Subscript)]
         return mapping is not None and any(
             module.variable(each.value) == mapping and ast.dump(each.slice) == ast.dump(node.slice) for each in entries
