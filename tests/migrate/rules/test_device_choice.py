@@ -700,6 +700,76 @@ def test_an_attribute_of_a_class_of_settings_is_the_device_that_is_written_there
     assert "device=settings.place" in migrated(of_settings(annotation=annotation, made=made))
 
 
+CONSTRUCTED = """
+class Settings:
+    def __init__(self, rate=0.1, place={value}):
+        self.rate = rate
+        self.place = place
+        {more}
+
+class Beside:
+    def __init__(self, names):
+        for name in names:
+            setattr(self, name, 0)
+
+def noise(x, settings):
+    return torch.randn(x.shape, device=settings.place)
+
+
+"""
+
+
+def constructed(value: str = PLAIN, more: str = "pass", made: str = "Settings()") -> str:
+    return (
+        of_settings(made=made)
+        .replace(SETTINGS.format(value=PLAIN, more="", annotation=""), CONSTRUCTED)
+        .format(value=value, more=more)
+    )
+
+
+@pytest.mark.parametrize("made", ["Settings()", "Settings(0.2)"])
+def test_what_a_constructor_of_settings_sets_is_the_device_that_it_is_handed(made: str) -> None:
+    assert "device=settings.place" in migrated(constructed(made=made))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"value": "args.where"},
+        {"made": "Settings(place=args.where)"},
+        {"made": "Settings(**vars(args))"},
+        {"more": "self.place = args.where"},
+        {"more": "self.__dict__.update(vars(args))"},
+        {"more": "setattr(self, args.name, args.where)"},
+    ],
+)
+def test_a_constructor_that_may_set_another_device_is_left(changed: dict[str, str]) -> None:
+    unchanged(constructed(**changed))
+
+
+def test_what_a_predictor_gives_is_no_settings() -> None:
+    head = """
+        def ranks(scores):
+            return torch.arange(scores.shape[0], device=scores.device)
+
+        class Head(nn.Module):
+            def __init__(self, predictor):
+                super().__init__()
+                self.predictor = predictor
+
+            def forward(self, x):
+                scores = self.predictor(x)
+                return scores + ranks(scores)
+
+        """
+    above, _, rest = (
+        dedent(script('place = "cuda"', after="print(Head(unseen())(x))"))
+        .replace("--where", "--device")
+        .partition("parser =")
+    )
+    assert "device=scores.device" in migrated(f"{above}{dedent(head)}parser ={rest}")
+
+
 @pytest.mark.parametrize(
     "changed",
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from accel_migrate.analysis.values.roles import Roles, given_by
+from accel_migrate.analysis.values.roles import Role, Roles, given_by
 from accel_migrate.flow.nodes import is_call_of, unparse
 from accel_migrate.flow.program import Definition, default_of
 from accel_migrate.flow.scopes import Function, Module, Variable
@@ -78,7 +78,9 @@ def fields(roles: Roles, module: Module, node: ast.Attribute) -> list[Entry]:
     found: list[Entry] = []
     for each in classes or ():
         home, scope = each.module, each.module.scopes[each.node]
-        values = [binding.value for binding in home.bindings(Variable(scope, node.attr))]
+        own = Variable(scope, node.attr)
+        set_by_methods = Variable(scope, f"self.{node.attr}")
+        values = [binding.value for name in (own, set_by_methods) for binding in home.bindings(name)]
         if not values or None in values or not _is_plain(each.node, home):
             return []
         found += [(home, value) for value in values if value is not None]
@@ -86,12 +88,24 @@ def fields(roles: Roles, module: Module, node: ast.Attribute) -> list[Entry]:
             made = roles.target(caller, call)
             if made is None or made.node is not each.node:
                 continue
-            if call.args or any(keyword.arg is None for keyword in call.keywords):
+            if any(keyword.arg is None for keyword in call.keywords):
+                return []
+            if scope.constructor is not None:
+                continue  # what it is handed is asked of its parameters
+            if call.args:
                 return []
             found += [(caller, keyword.value) for keyword in call.keywords if keyword.arg == node.attr]
-    calls = (call for each, call in roles.project.calls)
-    named_at_run_time = any(is_call_of(call, "setattr") for call in calls)  # `setattr(config, key, value)`
-    return [*found, *_set_later(roles, node.attr)] if found and not named_at_run_time else []
+    nodes: set[ast.AST] = {each.node for each in classes or ()}
+    set_by_name = (_may_set(roles, m, call, nodes) for m, call in roles.project.calls if is_call_of(call, "setattr"))
+    return [*found, *_set_later(roles, node.attr)] if found and not any(set_by_name) else []
+
+
+def _may_set(roles: Roles, module: Module, call: ast.Call, classes: set[ast.AST]) -> bool:
+    """Whether `setattr(config, key, value)` may set a field of some classes: not one of `self` of another class, nor a layer."""
+    scope, owner = module.scope(call), call.args[0]
+    of_self = isinstance(owner, ast.Name) and owner.id == scope.self_name and scope.owner_class is not None
+    of_another = of_self and scope.owner_class.node not in classes  # type: ignore[union-attr]
+    return not of_another and not any(roles.role(module, part) & Role.MODEL for part in call.args[2:])
 
 
 def _classes(roles: Roles, module: Module, owner: ast.expr, depth: int = 0) -> list[Definition] | None:
@@ -118,12 +132,13 @@ def _classes(roles: Roles, module: Module, owner: ast.expr, depth: int = 0) -> l
 
 
 def _is_plain(node: ast.AST, home: Module) -> bool:
-    """Whether a class is no more than its body: nothing that it is derived from fills it, nor does a constructor."""
+    """Whether a class is no more than what is written in it: nothing that it is derived from fills it, nor a dictionary."""
     assert isinstance(node, ast.ClassDef)
     methods = [each.name for each in node.body if isinstance(each, Function)]
     decorated = all(home.full_name(getattr(d, "func", d)) == "dataclasses.dataclass" for d in node.decorator_list)
     bare = all(unparse(base) == "object" for base in node.bases) and not node.keywords
-    return bare and decorated and not any(name.startswith("__") for name in methods)
+    filled = any(getattr(part, "attr", getattr(part, "id", "")) in ("__dict__", "vars") for part in home.walk(node))
+    return bare and decorated and not filled and all(m == "__init__" or not m.startswith("__") for m in methods)
 
 
 def _set_later(roles: Roles, name: str) -> list[Entry]:

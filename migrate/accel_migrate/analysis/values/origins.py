@@ -232,7 +232,8 @@ def _of_attribute(roles: Roles, module: Module, node: ast.Attribute, variable: V
     bindings = [b for b in owner.scope.module.bindings(owner) if b.kind != "import"]
     handed = [b for b in bindings if b.kind == "parameter"]
     known = [v for v in _handed(roles, owner) if v is not None] if handed else []
-    if known and all(is_options(roles, v, depth) for v in known):
+    asked = _is_asked_as_tensor(owner.scope.module, owner)
+    if known and not asked and all(is_options(roles, v, depth) for v in known):
         return Where.UNKNOWN
     return Where.FOLLOWS if _is_tensor(roles, owner, depth) else Where.UNKNOWN
 
@@ -287,7 +288,9 @@ def is_options(roles: Roles, variable: Variable | None, depth: int = 0) -> bool:
     )
 
 
-_OPTIONS = re.compile(r"(parse|args|config|option|setting|hydra|namespace|munch|easydict|yaml|json|load|dict)", re.I)
+_OPTIONS = re.compile(  # and not `sparse`, `predictor` or a loader
+    r"((?<!s)parse|args|config|option|setting|hydra|namespace|munch|easydict|yaml|json|load(?!er)|(?<!pre)dict)", re.I
+)
 
 
 def _parses(roles: Roles, module: Module, value: ast.expr, depth: int) -> bool:
@@ -330,7 +333,8 @@ def _is_used_as_tensor(module: Module, variable: Variable) -> bool:
 _OF_TENSORS = {
     "shape", "size", "dim", "ndim", "view", "reshape", "dtype", "to", "float", "long", "mean", "sum", "parameters", "new",
     "transpose", "permute", "unsqueeze", "squeeze", "numel", "type", "detach", "clone", "data", "is_cuda", "flatten",
-    "add", "sub", "mul", "div", "pow", "exp", "log", "clamp", "mm", "matmul",
+    "add", "sub", "mul", "div", "pow", "exp", "log", "clamp", "mm", "matmul", "unbind", "chunk", "expand", "contiguous",
+    "argmax", "softmax", "sigmoid", "type_as",
 }  # fmt: skip
 
 
