@@ -207,8 +207,14 @@ class _Order:
             for text in self.texts:
                 if not self._bound_in(loop, text):
                     yield self.file, self.call, f"{text} would be prepared again in each round of a loop"
-        for text in sorted(self._brought(self.scope.node, self.texts.keys(), set())):
+        brought = [] if self._takes_loaders() else self._brought(self.scope.node, self.texts.keys(), set())
+        for text in sorted(brought):
             yield self.file, self.call, f"{text} would be prepared again in each round of a loop that calls for it"
+
+    def _takes_loaders(self) -> bool:
+        """Whether the call prepares loaders alone, for which it gives back what it gave before."""
+        made = [{each.kind for each in self.side.flows.made(self.file, argument)} for argument in self.call.args]
+        return all("loader" in kinds <= {"loader", "prepared"} for kinds in made)
 
     def _brought(self, function: ast.AST, texts: Iterable[str], seen: set[ast.AST]) -> set[str]:
         """Of what a function takes as parameters, that which a loop around its calls hands in again and again."""

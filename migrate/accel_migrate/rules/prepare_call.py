@@ -21,10 +21,11 @@ _WIDEST = 120  # characters of a line
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
     place = training.place
+    yield from _handed(context)
     if place.module is not module:
         return
     spelled = training.accelerator(module, place.after)
-    apart = {built for built, _ in (*place.apart, *place.shared)} | place.waiting
+    apart = {built for built, _ in (*place.apart, *place.shared, *place.handed)} | place.waiting
     together = [built for built in training.prepared if built not in apart]
     text = _call(context, together, f"{spelled}.prepare", place.after.col_offset)
     statements = (
@@ -101,6 +102,19 @@ def _shared(context: Context) -> Iterator[Change]:
         text = _call(context, loaders, f"{training.accelerator(module, loop)}.prepare", loop.col_offset)
         message = f"prepares {_told(context, loaders)}, once for all rounds of the loop"
         yield change(context, CODE, loop, message, [Insert(loop, (text,), "before")])
+
+
+def _handed(context: Context) -> Iterator[Change]:
+    """The loaders of other functions, in one call where the function begins that is handed them, or behind what builds one."""
+    training, module = context.training, context.module
+    here = [each for each in training.place.handed if each[0].variable.scope.module is module]
+    for step in dict.fromkeys(statement for _, statement in here):
+        loaders = [built for built, statement in here if statement is step]
+        builds = any(binding.statement is step for binding in module.bindings(loaders[0].variable))
+        text = _call(context, loaders, f"{training.accelerator(module, step)}.prepare", step.col_offset)
+        where = "where it is built" if builds else f"which {loaders[0].variable.scope.name}() is handed"
+        message = f"prepares {_told(context, loaders)}, {where}"
+        yield change(context, CODE, step, message, [Insert(step, (text,), "after" if builds else "before")])
 
 
 def _call(context: Context, objects: list[Built], function: str, indent: int) -> str:

@@ -71,6 +71,18 @@ def test_prepare_in_a_function_that_a_loop_calls_for_what_it_did_not_build() -> 
     assert not said("AM953", "x = 1\n", TOP + epoch + folds)
 
 
+def test_a_loader_that_a_loop_hands_over_again_is_given_back_as_it_was_prepared() -> None:
+    epoch = (
+        "def epoch(net, opt, data):\n    {}data = accelerator.prepare({}data)\n"
+        "    for x in data:\n        accelerator.backward(net(x))\n        opt.step()\n"
+    )
+    calls = (
+        "import torch\ndata = torch.utils.data.DataLoader(rows())\nfor number in range(3):\n    epoch(net, opt, data)\n"
+    )
+    assert not said("AM953", "x = 1\n", TOP + epoch.format("", "") + calls)
+    assert said("AM953", "x = 1\n", TOP + epoch.format("net, ", "net, ") + calls)
+
+
 def test_an_attribute_that_is_set_on_one_branch_only() -> None:
     agent = (
         "from accel_runtime import Accelerator\nclass Agent:\n    def __init__(self, tune):\n"

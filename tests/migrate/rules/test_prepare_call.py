@@ -5,6 +5,7 @@ from __future__ import annotations
 from textwrap import indent
 
 import pytest
+from accel_migrate.settings import Settings
 
 from tests.migrate.rules.scripts import training
 from tests.migrate.rules.verbs import migrated, unchanged
@@ -196,9 +197,9 @@ def test_an_object_that_does_more_with_it_is_not_made_of_what_is_prepared() -> N
 def test_an_object_that_is_made_before_all_is_built_keeps_what_is_not_prepared() -> None:
     early = KEPT.format(more="pass", handed="")
     built = "cells = DataLoader(rows(), batch_size=4)\n"
-    assert "takes up the optimizer before" in unchanged(
-        early.replace(built, "").replace("runner.once", f"{built}runner.once")
-    )
+    early = early.replace(built, "").replace("runner.once", f"{built}runner.once")
+    assert "takes up the optimizer before" in unchanged(early, Settings(target="accelerate"))
+    assert "    def once(self, cells):\n        cells = self.accelerator.prepare(cells)\n" in migrated(early)
 
 
 LISTED = """

@@ -16,6 +16,7 @@ from accel_migrate.analysis.moves.cpu_only import check_built_here, cpu_only, na
 from accel_migrate.analysis.moves.devices import DeviceDefinition, Move, moves_in
 from accel_migrate.analysis.placement.agreed_names import agreed_names, broadcast
 from accel_migrate.analysis.placement.choices import Choice, choice_of
+from accel_migrate.analysis.placement.handed import prepared_in_functions
 from accel_migrate.analysis.placement.one_device import Tied
 from accel_migrate.analysis.placement.outside_device import OutsideDevice, find_outside_device, texts_of
 from accel_migrate.analysis.placement.reach import NAME, Reach, ReachFinder, creation_scope, is_idle
@@ -52,7 +53,7 @@ from accel_migrate.analysis.trainings.shuffled import in_own_order
 from accel_migrate.analysis.trainings.training import Again, Refusal, Script, Training
 from accel_migrate.analysis.values.imported import idle_in, is_imported, loaded_with
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop, backward_calls, loader_loops
-from accel_migrate.analysis.values.provenance import Built, NotMigrated, Place, chain
+from accel_migrate.analysis.values.provenance import Built, Handed, NotMigrated, Place, chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.errors import internal_error
 from accel_migrate.facts import Facts
@@ -202,8 +203,20 @@ class _Reader:
     def __post_init__(self) -> None:
         self.sharded: list[ast.stmt] = []  # the evaluations of the latest attempt that do not read their loader whole
         self.seen = self.graph
+        self.handed: tuple[Handed, ...] = ()  # of the latest attempt that found no place for all
+        self.in_functions = False  # whether those are prepared where they are known
 
     def training(self) -> Training:
+        """All is prepared in one place if that can be, or else the loaders by the functions that alone know them."""
+        try:
+            return self._in_place()
+        except NotMigrated:
+            if not self.handed or self.for_accelerate:  # which prepares a loader anew each time that it is handed one
+                raise
+        self.in_functions = True
+        return self._in_place()
+
+    def _in_place(self) -> Training:
         """A loader that is only evaluated on never stands in the way: where it would, nothing prepares it."""
         left: dict[ast.stmt, NotMigrated] = {
             loop.statement: NotMigrated(self.again.why, loop.statement.lineno) for loop in self.again.apart
@@ -241,11 +254,7 @@ class _Reader:
 
     def _attempt(self, whole: dict[ast.stmt, NotMigrated], in_place: bool, following: bool) -> Training:
         self.graph = self.seen
-        participants = ParticipantFinder(
-            self.roles, self.graph, self.flow, self.group, self.loops, self.for_accelerate, whole, in_place
-        ).participants()
-        self.sharded = [e.loop.statement for e in participants.evaluations if e.prepares]
-        setup = SetupFinder(self.graph, self.group).setup(participants)
+        participants, setup = self._set_up(whole, in_place)
         prepared = frozenset(built.variable for built in setup.prepared)
         participants = only_prepared(self.graph, participants, prepared, self.for_accelerate)
         found = self._findings(participants, setup, following)
@@ -257,7 +266,7 @@ class _Reader:
                     (loop.module, loop.statement),
                 )
         # Other scripts that call the same helpers make an Accelerator of their own, or none: see `agreed`.
-        self.graph = self.seen.within(loaded_with(self.roles.project, setup.place.module))
+        self.graph = self.graph.within(loaded_with(self.roles.project, setup.place.module))
         creation, reach, needs = self._reach(participants, setup, found)
         modules = self._all_touched((*found.modules, *[module for module, _ in found.storage.left]), reach)
         self._check_names(modules)
@@ -334,6 +343,26 @@ class _Reader:
             gone=gone,
             observed=tuple(o for o in self.roles.taken if o.variable.scope.module in modules),
         )
+
+    def _set_up(self, whole: dict[ast.stmt, NotMigrated], in_place: bool) -> tuple[Participants, Setup]:
+        participants = self._participants(whole, in_place)
+        try:
+            return participants, SetupFinder(self.graph, self.group).setup(participants)
+        except NotMigrated:
+            read_whole = [e.loop.module.variable(e.loop.loader) for e in participants.evaluations if not e.prepares]
+            self.handed = prepared_in_functions(self.graph, participants.chains, read_whole)
+            if not self.handed or not self.in_functions:
+                raise
+        self.graph = self.graph.ending_at(built.variable for built, _ in self.handed)
+        participants = self._participants(whole, in_place)
+        return participants, SetupFinder(self.graph, self.group, self.handed).setup(participants)
+
+    def _participants(self, whole: dict[ast.stmt, NotMigrated], in_place: bool) -> Participants:
+        found = ParticipantFinder(
+            self.roles, self.graph, self.flow, self.group, self.loops, self.for_accelerate, whole, in_place
+        ).participants()
+        self.sharded = [e.loop.statement for e in found.evaluations if e.prepares]
+        return found
 
     def _prints_once(self, modules: Iterable[Module]) -> bool:
         """Whether the script itself is to print once: by request, or because it silenced its other processes."""
@@ -436,6 +465,7 @@ class _Reader:
         home, place, distribution = setup.home, setup.place, found.distribution
         needs: list[tuple[Module, ast.AST]] = [(b.module, b.call) for b in self.group.backwards]
         needs += [(place.module, statement) for statement in (place.after, *[after for after, _ in place.again()])]
+        needs += [(built.variable.scope.module, statement) for built, statement in place.handed]
         needs += [(e.loop.module, e.after) for e in participants.evaluations if isinstance(e, Gather)]
         needs += [(e.loop.module, e.loop.statement) for e in participants.evaluations if isinstance(e, Summed)]
         needs += [(m.module, m.call) for m in found.renamed if not is_idle(self.graph, m.module, m.call)]

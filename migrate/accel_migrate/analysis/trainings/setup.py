@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from accel_migrate.analysis.distribution.replacements import Distribution
 from accel_migrate.analysis.moves.devices import DeviceDefinition, Move, check_later, device_definition
@@ -19,6 +19,7 @@ from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop, training_
 from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import (
     Built,
+    Handed,
     Home,
     NotMigrated,
     Place,
@@ -51,15 +52,18 @@ class _Apart(NotMigrated):
 
 
 class SetupFinder:
-    def __init__(self, graph: CallGraph, group: Group) -> None:
+    def __init__(self, graph: CallGraph, group: Group, handed: tuple[Handed, ...] = ()) -> None:
         self.roles = graph.roles
         self.graph = graph
         self.group = group
+        self.handed = handed  # loaders that are prepared elsewhere
         self.filled: set[Variable] = set()  # containers of objects that are prepared under names of their own
 
     def setup(self, participants: Participants) -> Setup:
-        """NotMigrated where the objects cannot be prepared in one place."""
-        chains = list(participants.chains)
+        """NotMigrated where the objects, but for those that are prepared elsewhere, cannot be prepared in one place."""
+        apart = {built.variable for built, _ in self.handed}
+        chains = [links for links in participants.chains if apart.isdisjoint(links)]
+        participants = replace(participants, chains=tuple(chains))
         training = {backward.function for backward in self.group.backwards}
         trouble: NotMigrated | None = None
         for home in find_homes(self.graph, chains, training):
@@ -89,6 +93,8 @@ class SetupFinder:
         )
         self._check_iterators(place, participants.loaders)
         self._check_apart(home, participants)
+        prepared = (*prepared, *dict.fromkeys(built for built, _ in self.handed))
+        place = replace(place, handed=self.handed)
         return Setup(home.scope if home.scope.is_class else home.frame, prepared, tuple(uses), place)
 
     def _prepared(self, home: Home, participants: Participants) -> tuple[Built, ...]:

@@ -57,6 +57,7 @@ class CallGraph:
         self.all_sites = self.sites  # also when seen from one entry of several
         self.callees: dict[Function | None, dict[Function, None]] = {}  # in one order on every run
         self.chains: dict[Variable, list[Variable]] = {}  # filled by provenance.chain
+        self.ends: frozenset[Variable] = frozenset()  # of chains: what its own function prepares
         self._reached: dict[tuple[ast.AST, Function | None], set[Function]] = {}
         for function, sites in self.sites.items():
             for module, call in sites:
@@ -94,6 +95,12 @@ class CallGraph:
         own = copy(self)
         own.sites, own.chains = sites, {}
         own.__dict__.pop("_answers", None)  # they are about other calls
+        return own
+
+    def ending_at(self, variables: Iterable[Variable]) -> CallGraph:
+        """The same calls, where nobody asks where some variables come from."""
+        own = self._with(self.sites)
+        own.ends = frozenset(variables)
         return own
 
     def within(self, modules: Iterable[Module]) -> CallGraph:

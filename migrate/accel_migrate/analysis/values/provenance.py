@@ -36,6 +36,11 @@ class Built:
         return self.variable.name if self.key is None else f"{self.variable.name}[{self.key}]"
 
 
+Handed = tuple[
+    Built, ast.stmt
+]  # a loader, and what builds it or is the first statement of a function that is handed it
+
+
 class NotMigrated(Exception):
     """Why the objects cannot be prepared in one place, and the file and line where the trouble is."""
 
@@ -57,8 +62,8 @@ def chain(graph: CallGraph, variable: Variable | None) -> list[Variable]:
     if known is None:
         known = [variable]
         for current in known:
-            sources = _handed_over(graph, current)
-            if not sources and not _is_made(graph.roles, current):
+            sources = _handed_over(graph, current) if current not in graph.ends else []
+            if not sources and current not in graph.ends and not _is_made(graph.roles, current):
                 if current in graph.roles.observed or not is_root(graph.roles, current):
                     sources = list(graph.roles.same(current))
             known += [source for source in sources if source not in known]
@@ -367,6 +372,7 @@ class Place:
     shared: tuple[tuple[Built, ast.stmt], ...] = ()
     later: tuple[Later, ...] = ()
     waiting: frozenset[Built] = frozenset()  # of those in `later`, the ones that are not built yet at `after`
+    handed: tuple[Handed, ...] = ()
 
     def again(self) -> list[tuple[ast.stmt, list[Built]]]:
         """The later statements after which something is prepared, in their order, each with what that is."""
