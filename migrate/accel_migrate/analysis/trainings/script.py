@@ -53,7 +53,7 @@ from accel_migrate.analysis.trainings.shuffled import in_own_order
 from accel_migrate.analysis.trainings.training import Again, Refusal, Script, Training
 from accel_migrate.analysis.values.imported import idle_in, is_imported, loaded_with
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop, backward_calls, loader_loops
-from accel_migrate.analysis.values.provenance import Built, Handed, NotMigrated, Place, chain
+from accel_migrate.analysis.values.provenance import Built, Handed, NotMigrated, Place, Scattered, chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.errors import internal_error
 from accel_migrate.facts import Facts
@@ -210,11 +210,14 @@ class _Reader:
         """All is prepared in one place if that can be, or else the loaders by the functions that alone know them."""
         try:
             return self._in_place()
-        except NotMigrated:
+        except NotMigrated as trouble:
             if not self.handed or self.for_accelerate:  # which prepares a loader anew each time that it is handed one
                 raise
-        self.in_functions = True
-        return self._in_place()
+            self.in_functions = True
+            try:
+                return self._in_place()
+            except Scattered:
+                raise trouble from None
 
     def _in_place(self) -> Training:
         """A loader that is only evaluated on never stands in the way: where it would, nothing prepares it."""
