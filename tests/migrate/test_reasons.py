@@ -405,7 +405,7 @@ def main():
     Trainer(nn.Linear(2, 1), numbers("0,1")).run(DataLoader(rows(), batch_size=4))
 main()
 """
-    assert "run() begins with the training loop" in results(train=script)["train"].reason
+    assert "would spread a prepared model over all GPUs" in results(train=script)["train"].reason
 
 
 def test_a_file_of_a_package_that_is_missing_is_not_said_to_be_called_through_its_class() -> None:
