@@ -10,6 +10,7 @@ from typing import NamedTuple
 from accel_migrate.check.evidence import Side, is_accelerator, step_of
 from accel_migrate.flow.calls import Place
 from accel_migrate.flow.fields import self_of
+from accel_migrate.flow.file_calls import CHANGING_PATHS
 from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Function
@@ -118,8 +119,8 @@ class Stores:
             target, name = function.value, function.attr
         elif not self._side.flows.made(file, function, "instance"):
             return
-        if is_accelerator(target) or self._side.flows.made(file, target, "prepared"):
-            return
+        if is_accelerator(target) or self._side.flows.made(file, target, "prepared") or name in CHANGING_PATHS:
+            return  # what is written to the file behind a path is no part of its name
         words = [k.value for k in call.keywords if name != "add_argument" or k.arg not in _ABOUT_OPTIONS]
         for argument in (*call.args, *words):
             if name in GROWS:

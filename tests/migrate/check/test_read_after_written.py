@@ -399,3 +399,16 @@ def test_a_text_that_is_replaced_in_a_path_is_no_file_that_is_renamed() -> None:
     read = "accelerator.wait_for_everyone()\nx = torch.load(path.replace('best', 'last'))\n"
     assert not said("AM962", "x = 1\n", saved + "accelerator.save(weights, path.replace('best', 'last'))\n" + read)
     assert said("AM962", "x = 1\n", saved + "path.replace('last.pt')\n")
+
+
+def test_what_is_written_to_a_file_is_no_part_of_its_name() -> None:
+    text = (
+        "from pathlib import Path\nfrom sklearn.metrics import f1_score\nfrom accel_runtime import Accelerator\n"
+        "accelerator = Accelerator()\n"
+        "def keep(path, text):\n    if accelerator.is_main_process:\n        path.write_text(text)\n"
+        "def kept(path):\n    return path.read_text()\n"
+        "keep(Path('out') / 'score.txt', str(f1_score(labels, guesses)))\n{}kept(Path('out') / 'score.txt')\n"
+    )
+    assert not said("AM962", "x = 1\n", text.format("accelerator.wait_for_everyone()\n"))
+    (message,) = said("AM962", "x = 1\n", text.format(""))
+    assert "while one may still write the file" in message
