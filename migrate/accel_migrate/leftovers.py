@@ -11,7 +11,7 @@ from accel_migrate.effects import more_than_an_answer, only_loads, only_reads
 from accel_migrate.flow.definitions import Names, exported
 from accel_migrate.flow.scopes import Scope
 from accel_migrate.flow.version import Version
-from accel_migrate.plan import Change, Edit, Insert, Remove, Substitute, Unimport
+from accel_migrate.plan import Change, Edit, Insert, Remove, Replace, Substitute, Unimport
 from accel_migrate.source import Source
 
 CODE = "AM104"
@@ -38,7 +38,8 @@ def leftovers(before: Version, after: Version, others: Sequence[Source]) -> Iter
         if not nodes or len(nodes) != len(kept.bound(name)):
             continue  # gone already, or partly: then it is not a plain leftover
         gone = {other for where, other in lost if where == path}
-        edits = [_without(before, node, binders.get(node), gone, others) for node in nodes]
+        shared = others if scope is old.root else ()  # a local name is no business of other files
+        edits = [_without(before, node, binders.get(node), gone, others, shared) for node in nodes]
         if all(edit is not None for edit in edits):
             first = nodes[0]
             line, column = getattr(first, "lineno", 1), getattr(first, "col_offset", 0) + 1
@@ -84,19 +85,25 @@ def _only(names: Names, path: str) -> Scope | None:
 
 
 def _binders(program: Version) -> Iterator[tuple[ast.AST, ast.stmt]]:
-    """The statement of every name that is imported or is the whole target of an assignment."""
+    """The statement of every name that is imported, or is the target of an assignment or one of several."""
     for _, block in program.blocks:
         for statement in block:
             if isinstance(statement, ast.Import | ast.ImportFrom):
                 yield from ((alias, statement) for alias in statement.names)
             elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-                yield statement.targets[0], statement
+                whole = statement.targets[0]
+                yield from ((part, statement) for part in (whole.elts if isinstance(whole, ast.Tuple) else [whole]))
             elif isinstance(statement, ast.FunctionDef):
                 yield statement, statement
 
 
 def _without(
-    program: Version, node: ast.AST, statement: ast.stmt | None, gone: set[str], others: Sequence[Source]
+    program: Version,
+    node: ast.AST,
+    statement: ast.stmt | None,
+    gone: set[str],
+    others: Sequence[Source],
+    shared: Sequence[Source],
 ) -> Edit | None:
     """The edit that takes a binding away; None when it cannot go, because it does more than bind this one name."""
     if statement is None or isinstance(program.holder_of[statement], ast.Try | ast.ExceptHandler | ast.ClassDef):
@@ -113,12 +120,26 @@ def _without(
         acts = more_than_an_answer(statement, lambda call: []) is not None or "cuda" not in source.code(statement)
         return None if named or acts or statement.decorator_list else Remove(statement, keep_comments=False)
     if isinstance(node, ast.Name) and isinstance(statement, ast.Assign):
+        if isinstance(parts := statement.targets[0], ast.Tuple):
+            return _unnamed(program, node, parts, gone, shared)
         return (
             Remove(statement, keep_comments=not _closes_a_paragraph(source, statement))
             if only_reads(statement.value)
             else None
         )
     return None
+
+
+def _unnamed(
+    program: Version, node: ast.Name, parts: ast.Tuple, gone: set[str], others: Sequence[Source]
+) -> Edit | None:
+    """`device, _ = choose()`, where what stood beside the device is read no more."""
+    kept = any(not isinstance(part, ast.Name) or part.id not in gone for part in parts.elts)
+    named = any(re.search(rf"\b{node.id}\b", other.text) for other in others)
+    underscored = any(name.name == "_" for name in (*program.names.reads, *program.names.mentions))
+    return (
+        Replace(program.source.start(node), program.source.end(node), "_") if kept and not named | underscored else None
+    )
 
 
 def _closes_a_paragraph(source: Source, statement: ast.stmt) -> bool:

@@ -71,6 +71,14 @@ def test_what_stays(before: str, after: str) -> None:
     assert tidied(before, after) == before
 
 
+def test_one_of_several_names_that_nothing_reads_any_more_becomes_an_underscore() -> None:
+    both = "a, b = draw()\nprint({})\n"
+    assert tidied(both.format("a, b"), both.format("a")) == "a, _ = draw()\nprint(a, b)\n"
+    assert tidied(both.format("a, b"), both.format("")) == both.format("a, b")
+    told = "from gettext import gettext as _\n" + both
+    assert tidied(told.format("a, b, _('x')"), told.format("a, _('x')")) == told.format("a, b, _('x')")
+
+
 def test_a_function_that_does_nothing_goes_with_its_calls() -> None:
     before = "def setup(rank):\n    join(rank)\n\nsetup(0)\nprint(1)\n"
     assert tidied(before, before.replace("join(rank)", "pass")) == "print(1)\n"
