@@ -9,9 +9,8 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.evaluation.by_batch import Summed
 from accel_migrate.analysis.notes.batch_numbers import batch_numbers, lengths_taken_before
-from accel_migrate.analysis.notes.batch_rows import can_be_split, counted_on, read_whole_before, takes_in_more
+from accel_migrate.analysis.notes.batch_rows import can_be_split, read_whole_before, takes_in_more
 from accel_migrate.analysis.notes.stored import stored_at_samples
-from accel_migrate.analysis.trainings.step_counts import Ended, ended_by
 from accel_migrate.edits import note, places
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
@@ -23,8 +22,9 @@ def find(context: Context) -> Iterator[Change]:
     training = context.training
     if training.place.module is context.module and takes_in_more(context.script, training):
         message = (
-            f"on N processes each step consumes N batches{_steps(context)}; the learning rate and batch_size are as they were: "
-            f"change one of them if training should go on as on one process{_keeps_batch(context)}"
+            "on N processes each step consumes N batches, and a pass through the data takes N times fewer steps; the learning "
+            f"rate and batch_size are as they were: change one of them{_keeps_batch(context)}, if training should go on as on "
+            "one process"
         )
         worker = training.distribution.worker
         divides = worker is not None and worker.count is not None
@@ -54,15 +54,11 @@ def find(context: Context) -> Iterator[Change]:
 
 
 def _keeps_batch(context: Context) -> str:
-    """How the batch stays as it was by whoever starts the script, and what would have to change for that."""
+    """How the batch stays as it was by whoever starts the script."""
     if not can_be_split(context.script, context.training):
         return ""
     way = "Accelerator(split_batches=True)" if context.settings.target == "accelerate" else "accel launch --keep-batch"
-    told = f"; `{way}` splits each batch over the processes, which then have batch_size / N rows each"
-    counted = counted_on(context.script, context.training)
-    if counted:
-        told += f"; what counts on batch_size rows ({places(context.module, counted)}) must change first"
-    return told
+    return f", or use `{way}` (batch_size / N rows for each process, where nothing counts on all of them)"
 
 
 def _numbered(context: Context) -> str:
@@ -85,15 +81,6 @@ def _numbered(context: Context) -> str:
             "process has one in N"
         )
     return told
-
-
-def _steps(context: Context) -> str:
-    """What becomes of the number of steps, as far as it is visible."""
-    graph, after_prepare = context.script.graph, context.training.timing.after_prepare
-    ends = {ended_by(graph, loop, after_prepare) for loop in context.training.loops if loop.trains}
-    if ends == {Ended.DATA}:
-        return " and there are N times fewer steps"
-    return ", and as many steps as before go through N times the data" if ends == {Ended.COUNT} else ""
 
 
 RULE = Rule(

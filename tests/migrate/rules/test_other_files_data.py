@@ -220,26 +220,3 @@ def test_what_a_test_calls_is_no_part_of_the_training() -> None:
         "import pytest\nfrom small import tried\n\n@pytest.mark.parametrize('n', [1])\ndef test_it(n):\n    tried()\n"
     )
     assert "pytest" not in notes_of_small(TRIED, test)
-
-
-NEAR = """
-from torch import nn
-
-
-class Near(nn.Module):
-    def __init__(self, rows):
-        super().__init__()
-        self.rows = rows
-
-    def forward(self, x):
-        return x.view(self.rows, -1).mean()
-"""
-
-
-def test_a_loss_that_is_built_for_the_rows_of_a_batch_in_another_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(
-        globals(), "TRAIN", TRAIN.replace("    loss.backward", "    loss = loss + near(x)\n    loss.backward")
-    )
-    files = {"near.py": NEAR, "config.py": "ROWS = 8\n"}
-    loader = "loader = DataLoader(CIFAR10('data'), batch_size=config.ROWS)\nnear = Near(config.ROWS).to(device)"
-    assert "rows (near.py:11) must change first" in said("AM801", files, "import config\nfrom near import Near", loader)

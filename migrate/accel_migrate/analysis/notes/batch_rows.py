@@ -1,4 +1,4 @@
-"""Whether a step takes in a share of a batch, which may not be possible, and where a script counts on all of its rows."""
+"""Of how many batches a step is, and whether each may be split over the processes."""
 
 from __future__ import annotations
 
@@ -7,16 +7,11 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.constructions import built_calls, options_of
-from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.analysis.values.sources import contents
 from accel_migrate.flow.nodes import arguments_at
 from accel_migrate.flow.scopes import Module, Variable
-from accel_migrate.flow.torch_api import itself
-
-_FILLED = {f"torch.{name}" for name in ("arange", "zeros", "ones", "full", "eye", "empty", "tensor")}
-_SHOWS = {"print", "format", "str", "info", "debug", "write", "set_description", "set_postfix", "add_scalar"}
 
 
 def can_be_split(script: Script, training: Training) -> bool:
@@ -24,31 +19,6 @@ def can_be_split(script: Script, training: Training) -> bool:
     loaders = _trained_on(script, training)
     built = [each for loader in loaders for each in _built(script, loader)]
     return not any(chooses_sizes(script, loader) for loader in loaders) and not any(_is_of_one(*each) for each in built)
-
-
-def counted_on(script: Script, training: Training) -> list[tuple[Module, ast.expr]]:
-    """Each read of the batch size in what a step runs, where it is not only shown."""
-    sizes, numbers = batch_sizes(script, training)
-    found: list[tuple[Module, ast.expr]] = []
-    steps = list(_steps(script, training))
-    for module, around in steps:
-        for node in module.walk(around, ast.Name, ast.Attribute, ast.Constant):
-            if isinstance(node, ast.Constant):
-                counts = type(node.value) is int and node.value in numbers and _is_of_rows(module, node)
-            else:
-                variable = script.project.variable(module, node) if sizes and isinstance(node.ctx, ast.Load) else None
-                counts = variable is not None and not sizes.isdisjoint(_sources(script, module, node))
-                counts = counts and variable is not None and not _is_set_in(steps, variable)
-            if counts and not _is_shown(module, node):
-                found.append((module, node))
-    return found
-
-
-def _is_set_in(steps: list[tuple[Module, ast.AST]], variable: Variable) -> bool:
-    """Whether a step sets a name for itself, as `self.batch_size = x.size(0)` in a forward."""
-    owner = variable.scope.module
-    set_at = [binding.statement for binding in owner.bindings(variable) if binding.kind != "parameter"]
-    return any(module is owner and module.holds(around, each) for module, around in steps for each in set_at)
 
 
 def _trained_on(script: Script, training: Training) -> list[Variable]:
@@ -93,61 +63,6 @@ def _sources(script: Script, module: Module, node: ast.expr) -> set[Variable]:
     """The variables that a value comes from as it is, in whatever file."""
     found = {script.project.variable(*each) for each in contents(script.graph, module, node)}
     return {each for each in found if each is not None}
-
-
-def _steps(script: Script, training: Training) -> Iterator[tuple[Module, ast.AST]]:
-    """The loops that train, the functions that they call, the classes of models and losses, and the tensors from above."""
-    found: dict[ast.AST, Module] = {}
-    for loop in (loop for loop in training.loops if loop.trains):
-        found[loop.statement] = loop.module
-        reached = script.graph.reached_from(loop.statement, loop.module)
-        for module in script.project.modules:
-            found |= {function: module for function in module.functions if function in reached}
-    read = [
-        (m, node, v) for node, m in found.items() for v in dict.fromkeys(map(m.variable, m.walk(node, ast.Name))) if v
-    ]
-    called = {m.variable(call.func) for node, m in found.items() for call in m.walk(node, ast.Call)}
-    objects = {built.variable for built in training.prepared if built.role == Role.MODEL}
-    objects |= {v for _, _, v in read if v in called and not script.graph.roles.of(v) & ~(Role.MODEL | Role.CRITERION)}
-    for module, node, variable in read:
-        for owner, value in script.graph.bound_to(variable):
-            if not (owner is module and module.holds(node, value)) and _is_filled(owner, value):
-                found[value] = owner
-    for each in objects:
-        for part in made_of(script.graph, each):
-            forward = [m for m in getattr(part.node, "body", ()) if getattr(m, "name", "") not in ("", "__init__")]
-            found |= {method: part.module for method in forward if isinstance(part.node, ast.ClassDef)}
-    yield from ((module, node) for node, module in found.items())
-
-
-def _is_filled(module: Module, value: ast.expr) -> bool:
-    """`torch.arange(rows).to(device)`: a tensor that is made for the rows of a batch, not one that a model runs by itself."""
-    made = itself(value)
-    return isinstance(made, ast.Call) and module.full_name(made.func) in _FILLED
-
-
-def _is_of_rows(module: Module, number: ast.Constant) -> bool:
-    """`64` of `x.view(64, -1)`, `len(x) < 64`, `torch.zeros(64, 1)`: at the place of the rows."""
-    around = module.parents[number]
-    if isinstance(around, ast.Compare):
-        return any(text in module.source.code(around) for text in ("len(", ".size(0)", ".shape[0]", "batch_size"))
-    name = around.func.attr if isinstance(around, ast.Call) and isinstance(around.func, ast.Attribute) else ""
-    return name in ("view", "reshape", "zeros", "ones", "full") and around.args[0] is number  # type: ignore[attr-defined]
-
-
-def _is_shown(module: Module, node: ast.expr) -> bool:
-    for parent in module.ancestors(node):
-        if isinstance(parent, ast.stmt):
-            return False
-        name = getattr(parent.func, "attr", getattr(parent.func, "id", "")) if isinstance(parent, ast.Call) else ""
-        written = (
-            isinstance(parent, ast.BinOp)
-            and isinstance(parent.op, ast.Mod)
-            and type(getattr(parent.left, "value", None)) is str
-        )
-        if isinstance(parent, ast.JoinedStr) or written or name in _SHOWS:
-            return True
-    return False
 
 
 def trains_on_share(script: Script, training: Training) -> bool:

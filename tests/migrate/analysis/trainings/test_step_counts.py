@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.migrate.analysis.reading import BUILT, STEP, prepared, refusal
-from tests.migrate.rules.verbs import noted
 
 SCHEDULER = "scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)\n"
 STEPS = f"        x, y = x.to(device), y.to(device){STEP}        scheduler.step()\n"
@@ -66,13 +65,6 @@ def rounds(before: str = "", after: str = "", then: str = "") -> str:
     )
     built = BUILT.replace("model =", f"{before}\nmodel =")
     return f"{built}{after}\n{loop}"
-
-
-def test_epochs_that_the_length_of_a_shard_says_are_as_many_steps_as_before() -> None:
-    epochs = "epochs = 1 + 5000 // len(loader)"
-    assert "as many steps as before go through N times the data" in noted(rounds(after=epochs), "AM801")
-    assert "there are N times fewer steps" in noted(rounds(before=epochs), "AM801")
-    assert "there are N times fewer steps" in noted(rounds(after="epochs = 9\nprint(len(loader))"), "AM801")
 
 
 def test_a_schedule_by_batches_over_epochs_that_a_length_says() -> None:
