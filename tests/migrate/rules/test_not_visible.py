@@ -138,12 +138,17 @@ def test_says_nothing_of_layers_that_are_known(functions: str, model: str) -> No
         ("DataLoader(Odd(), **straight)", True),
         ("DataLoader(load_dataset('x', streaming=True), batch_size=4)", True),
         ("DataLoader(load_dataset('x')['train'], batch_size=4)", False),
+        ("DataLoader([(torch.randn(3), i % 3) for i in range(8)], batch_size=4)", False),
+        ("DataLoader([(torch.randn(3), 1)] * 8, batch_size=4)", False),
+        ("DataLoader(pairs, batch_size=4)", False),
+        ("DataLoader(eval('data') + 1, batch_size=4)", True),
     ],
 )
 def test_says_that_the_order_of_samples_cannot_be_read(data: str, told: bool) -> None:
     functions = (
         "from datasets import load_dataset\nfrom tools import rows\nclass Odd(torch.utils.data.Dataset):\n    pass\n"
     )
+    functions += "pairs = [(torch.randn(3), -i) for i in range(8)]\n"
     functions += "part, other = rows()\nshuffled = {'shuffle': True}\nstraight = {'batch_size': 4}\n"
     functions += "class Rows(torch.utils.data.Dataset):\n    def __getitem__(self, i):\n        return i, i\n"
     source = training(functions=functions).replace("DataLoader(data, batch_size=4, shuffle=True)", data)

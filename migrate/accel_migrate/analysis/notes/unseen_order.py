@@ -67,7 +67,9 @@ def _all_indexed(script: Script, module: Module, data: ast.expr, depth: int = 0)
     if made:
         return all(_has_index(script, owner, call, depth) for owner, call in made)
     kept = list(contents(script.graph, module, data)) if depth < 4 else []
-    parts = [(owner, part) for owner, part in kept if owner.variable(part) is None]
+    lists = [(owner, part) for owner, part in kept if isinstance(part, _CONTAINERS)]
+    inside = {each for owner, part in lists for each in owner.walk(part) if each is not part}  # they are samples
+    parts = [(owner, part) for owner, part in kept if owner.variable(part) is None and part not in inside]
     parts += [split for owner, part in kept if (split := _split(script.roles, owner, part)) is not None]
     return bool(parts) and all(_has_index(script, owner, part, depth) for owner, part in parts)
 
@@ -86,8 +88,8 @@ def _split(roles: Roles, module: Module, node: ast.expr) -> tuple[Module, ast.ex
 def _has_index(script: Script, module: Module, made: ast.expr, depth: int) -> bool:
     """Whether a data set is one of a library that is indexed, or of a class of the project that is, or says it is a stream."""
     roles = script.roles
-    while isinstance(made, ast.Subscript):
-        made = made.value
+    while isinstance(made, ast.Subscript | ast.BinOp):  # `rows[:8]`, `[row] * 8`
+        made = made.value if isinstance(made, ast.Subscript) else made.left
     if isinstance(made, _CONTAINERS):
         return True
     if not isinstance(made, ast.Call):
