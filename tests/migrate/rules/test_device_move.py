@@ -419,6 +419,37 @@ def test_a_move_that_one_training_makes_needless_and_another_needs_stays():
     assert "AM204" not in {note.code for note in (*first.notes, *second.notes)}
 
 
+def test_a_move_of_a_function_that_another_training_never_calls_goes():
+    steps = """
+import torch
+
+
+def {name}(net, rows, optimizer, device):
+    for x, y in rows:
+        x, y = x.to(device), y.to(device)
+        loss = torch.nn.functional.mse_loss(net(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+    script = """
+import torch
+from torch.utils.data import DataLoader
+from steps import {name}
+
+device = torch.device("cuda")
+rows = DataLoader(data, batch_size=4)
+net = torch.nn.Linear(2, 1).to(device)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+{name}(net, rows, optimizer, device)
+"""
+    files = {"steps.py": "".join(steps.format(name=name) for name in ("coarse", "fine"))}
+    files |= {f"{name}.py": script.format(name=name) for name in ("coarse", "fine")}
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
+    assert [b"accelerator.prepare(" in result.after for result in results] == [False, True, True]
+    assert b".to(" not in results[0].after
+
+
 def test_what_is_still_moved_goes_where_the_scripts_own_name_says():
     before = BEFORE.format(lines="noise = torch.randn(4, 1).cuda()\n    total = torch.zeros(1).to(device)")
     text = migrated(before)

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from accel_migrate.analysis.trainings.training import Training
-from accel_migrate.analysis.values.imported import loaded_with
+from accel_migrate.analysis.values.imported import idle_in, loaded_with
 from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.flow.idle import unit_of
 from accel_migrate.flow.scopes import Function, Module
 
 
@@ -22,12 +23,18 @@ def agreed(trainings: Sequence[Training], graph: CallGraph) -> tuple[list[Traini
     while found := next(_disagreeing(kept, files, graph), None):
         left.append(found)
         kept.remove(found[0])
-    return [_moving_for_others(training, kept) for training in _numbered(kept)], left
+    return [_moving_for_others(training, kept, graph) for training in _numbered(kept)], left
 
 
-def _moving_for_others(training: Training, trainings: list[Training]) -> Training:
-    """A move that one training makes needless and another one needs stays: it does no harm."""
-    needed = {move.call for other in trainings for move in other.kept}
+def _moving_for_others(training: Training, trainings: list[Training], graph: CallGraph) -> Training:
+    """A move that one training makes needless and another one runs and needs stays: it does no harm."""
+    own = {move.call for move in training.dropped}
+    needed: set[ast.Call] = set()
+    for other in trainings:
+        if shared := [move for move in other.kept if move.call in own]:
+            running = [(other.place.module, other.place.after), *((b.module, b.call) for b in other.backwards)]
+            idle = idle_in(graph.roles.project, other.place.module, running)
+            needed |= {m.call for m in shared if unit_of(m.call, m.module.ancestors(m.call)) not in idle}
     dropped = tuple(move for move in training.dropped if move.call not in needed)
     return training if len(dropped) == len(training.dropped) else replace(training, dropped=dropped)
 
