@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop, numbers_batches
+from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop, numbers_batches, of_this_round
 from accel_migrate.analysis.values.roles import Role, arguments_of
 from accel_migrate.flow.nodes import all_arguments, children, is_call_of, is_text, operands, picked, walk
 from accel_migrate.flow.reaching import reaching
@@ -61,7 +61,7 @@ class Locality:
         found: list[Binding] = []
         for module, loss in waiting:
             variable = module.variable(loss)
-            for binding in reaching(module, loss):
+            for binding in of_this_round(module, loss):
                 if binding.kind != "parameter":
                     found.append(binding)
                 else:

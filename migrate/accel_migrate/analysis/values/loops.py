@@ -225,7 +225,7 @@ def makes_loss(loop: LoaderLoop, backward: Backward) -> bool:
     names = [] if quiet else list(module.walk(backward.loss, ast.Name))
     for name in names:
         variable = module.variable(name)
-        bindings = reaching(module, name)
+        bindings = of_this_round(module, name)
         if any(module.holds(loop.statement, binding.statement) for binding in bindings):
             return True
         added = module.method_calls.get(variable, ()) if variable is not None else ()
@@ -234,6 +234,16 @@ def makes_loss(loop: LoaderLoop, backward: Backward) -> bool:
         values = [b.value for b in bindings if b.value is not None and ".item()" not in unparse(b.value)]
         names += [part for value in values for part in module.walk(value, ast.Name) if part not in names]
     return False
+
+
+def of_this_round(module: Module, loss: ast.expr) -> list[Binding]:
+    """What makes a loss that is trained on: what an earlier round left under its name, as an evaluation may, is spent."""
+    bindings = reaching(module, loss)
+    for above in module.ancestors(loss):
+        inside = [each for each in bindings if module.holds(above, each.statement)]
+        if isinstance(above, ast.For | ast.While) and inside:
+            return inside
+    return bindings
 
 
 def collected_loaders(roles: Roles) -> Iterator[tuple[Module, ast.expr, ast.expr]]:

@@ -773,3 +773,18 @@ def test_one_of_the_figures_that_a_function_returns(figure: str, is_alike: bool)
     main()
     """
     assert ("accelerator.reduce" not in migrated(source)) is is_alike
+
+
+def test_the_loss_of_an_evaluation_that_may_be_left_under_the_name_of_the_trained_one():
+    measured = "rows = []\ntotal = 0.0\nfor x, y in test_loader:\n    x, y = x.to(device), y.to(device)\n"
+    measured += "    loss = criterion(model(x), y)\n    total += loss.item()\n    rows.append(seen(x))\n"
+    source = training(
+        functions="from elsewhere import seen, kind", after=f"{measured}print(total / len(test_loader.dataset))"
+    )
+    chosen = "        if kind == 1:\n            loss = criterion(model(x), y)\n"
+    chosen += "        elif kind == 2:\n            loss = criterion(model(x), 1 - y)\n"
+    plain = "        loss = criterion(model(x), y)\n        optimizer"
+    assert plain in source
+    for each in (source, source.replace(plain, f"{chosen}        optimizer")):
+        assert "AM402" in codes(each), unchanged(each)
+        assert "AM605" not in codes(each)
