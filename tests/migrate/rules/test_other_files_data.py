@@ -133,6 +133,13 @@ def test_the_order_of_a_split() -> None:
     assert "what stream() (loaders.py:8) does, which was not analysed" in other
 
 
+def test_the_order_of_what_is_cut_out_of_data() -> None:
+    lines = "rows = whole().shuffled()\npart = rows[:40]\nloader = DataLoader(part, batch_size=8)"
+    assert "in which order samples come from" not in said("AM812", {}, "from away import whole", lines)
+    streamed = lines.replace("rows[:40]", "rows[0]")
+    assert "in which order samples come from" in said("AM812", {}, "from away import whole", streamed)
+
+
 LOADED = """
 import torch
 from torch.utils.data import DataLoader, TensorDataset

@@ -542,6 +542,10 @@ class _Search:
             masked = isinstance(value, ast.Subscript) and self._is_mask(module, value.slice)
             if masked or calls_method(value, "masked_select"):
                 return value
+            for given in all_arguments(value) if isinstance(value, ast.Call) else ():
+                picked = self._picked(module, given)  # `bce(out[mask], y[mask])` gives one item for each
+                if picked is not None and self._is_mask(module, picked.slice):
+                    return picked
         return None
 
     def _picked(self, module: Module, node: ast.expr, depth: int = 0) -> ast.Subscript | None:

@@ -89,6 +89,8 @@ def _has_index(script: Script, module: Module, made: ast.expr, depth: int) -> bo
     """Whether a data set is one of a library that is indexed, or of a class of the project that is, or says it is a stream."""
     roles = script.roles
     while isinstance(made, ast.Subscript | ast.BinOp):  # `rows[:8]`, `[row] * 8`
+        if isinstance(made, ast.Subscript) and isinstance(made.slice, ast.Slice):
+            return True  # no stream can be cut
         made = made.value if isinstance(made, ast.Subscript) else made.left
     if isinstance(made, _CONTAINERS):
         return True

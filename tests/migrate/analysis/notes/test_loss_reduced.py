@@ -54,6 +54,7 @@ def told(kind: str, loss: str, functions: str = "", ready: str = "", inside: str
         ("sum", "F.cross_entropy(model(x), y, reduction='sum') / 3"),
         ("sum", "sum(F.cross_entropy(model(x), y, reduction='none'))"),
         ("uneven", "F.cross_entropy(model(x), y, ignore_index=0)"),
+        ("uneven", "F.cross_entropy(model(x)[y > 0], y[y > 0], reduction='none').mean()"),
         ("weighted", "F.cross_entropy(model(x), y, torch.ones(2))"),
         ("unknown", "model(x, labels=y).loss"),
         ("unknown", "F.cross_entropy(model(x), y, reduction=kind)"),
