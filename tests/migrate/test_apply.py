@@ -25,6 +25,11 @@ def test_an_if_goes_with_all_it_held():
     assert without("a = 1\nif use_cuda:\n    m.cuda()\nb = 2\n", "m.cuda()") == "a = 1\nb = 2\n"
 
 
+def test_blank_lines_around_a_comment_that_stays_are_not_doubled():
+    text = "a = 1\n# other = 2\nm.cuda()\n\nn.cuda()\n\n# last\nb = 2\n"
+    assert without(text, "m.cuda()", "n.cuda()") == "a = 1\n# other = 2\n\n# last\nb = 2\n"
+
+
 def test_an_if_keeps_what_else_it_holds():
     assert without("if use_cuda:\n    m.cuda()\n    seed(1)\n", "m.cuda()") == "if use_cuda:\n    seed(1)\n"
 

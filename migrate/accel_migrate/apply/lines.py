@@ -70,7 +70,8 @@ def merged(earlier: list[cst.EmptyLine], later: list[cst.EmptyLine], first: bool
     blank_after = len(leading_blank(later))
     rest = later[blank_after:]
     if comments:
-        return [*earlier, *later] if not first else [*comments, *later]
+        ending = len(leading_blank(comments[::-1]))
+        return [*(comments if first else earlier), *later[min(ending, blank_after) :]]
     if first:
         return [*earlier, *rest]
     return [*(earlier if blank_before >= blank_after else later[:blank_after]), *rest]

@@ -82,9 +82,9 @@ def _of_evaluation(context: Context, counts: Counts, left: ast.expr, right: ast.
     written = [node for node in module.walk(right, ast.Call) if is_length(node) and node not in kept]
     lengths = [n for n in written if counts.is_shared(module, n.args[0]) and module.variable(n.args[0]) not in own]
     behind = [
-        n.args[0] for n in _lengths_behind(module, right) if n not in kept and counts.is_shared(module, n.args[0])
+        n.args[0] for n in _lengths_behind(module, right) if n not in kept and module.variable(n.args[0]) not in own
     ]
-    taken = [held for held in behind if counts.is_prepared(module, held)]
+    taken = [held for held in behind if counts.is_shared(module, held) and counts.is_prepared(module, held)]
     if not (lengths or taken) or not is_evaluated(context.script, training, module, left):
         return
     always = all(_is_always_shared(context, counts, module, length.args[0]) for length in lengths)

@@ -418,6 +418,22 @@ def test_says_that_a_figure_of_all_data_is_divided_by_a_length_that_may_be_of_a_
         assert "N times too large on N processes" in noted(source, "AM605")
 
 
+def test_a_mean_over_the_first_batches_of_what_it_goes_through_is_right_for_each_loader():
+    over = """
+    def over(batches, many=None):
+        spent = 0.0
+        many = len(batches) if many is None else min(many, len(batches))
+        for i, (x, y) in enumerate(batches):
+            if i >= many:
+                break
+            spent += criterion(model(x.to(device)), y.to(device)).item()
+        return spent / many
+    """
+    source = training(functions=over, inside="print(over(loader, 2), over(test_loader, 2))")
+    assert {"AM402", "AM801"} <= codes(source)
+    assert "AM605" not in codes(source)
+
+
 def test_a_text_on_a_bar_is_no_result_of_an_evaluation():
     body = """
     correct = 0
