@@ -140,6 +140,10 @@ def test_does_not_wait_where_functions_load_before_other_functions_save() -> Non
     once = RESUMED.replace(*ONE_TRIAL).replace("model.load_state_dict(torch.load(kept))", "fill(model, kept)")
     once = once.replace("def score", "def fill(net, path):\n    net.load_state_dict(torch.load(path))\n\n\ndef score")
     assert "wait_for_everyone" not in migrated(once.format(runs="main()"))
+    methods = once.replace("def main():", "def train():").replace(
+        "epoch in range(3):", "epoch in range(3):\n            model.train()"
+    )
+    assert "wait_for_everyone" not in migrated(methods.format(runs="train()"))
     for runs in ("for turn in range(2):\n    main()", "main()\nfill(last, 'model.pt')", "main()\nrun(fill)"):
         result = _migrated(once.format(runs=runs), DEFAULTS)
         assert result.status is Status.UNCHANGED or b"wait_for_everyone" in (result.after or b""), runs

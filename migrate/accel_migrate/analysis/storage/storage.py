@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -143,17 +143,32 @@ def _run_by(graph: CallGraph, module: Module, call: ast.Call) -> list[tuple[Modu
         function = owner.scope(each).frame.node
         if isinstance(function, ast.FunctionDef):
             sites = graph.all_sites.get(function, [])
-            if not sites or _names(graph.roles.project)[function.name] != len(sites):
+            if not sites or _may_run_unseen(graph, owner, function, {site.func for _, site in sites}):
                 return None
             found += [site for site in sites if site not in found]
     return found
 
 
+def _may_run_unseen(graph: CallGraph, module: Module, function: ast.FunctionDef, called: set[ast.expr]) -> bool:
+    """Whether a function is named but where it is called; no method of whatever object is a function of a file."""
+    named = _names(graph.roles.project)[function.name]
+    if module.functions[function].owner_class is not None:
+        return len(named) != len(called)
+    return any(
+        getattr(owner.parents[node], "func", None) is not node or owner.qualified(node) is not None
+        for owner, node in named
+        if node not in called
+    )
+
+
 @once
-def _names(project: Program) -> Counter[str]:
-    """How often each name is written, by itself or as an attribute."""
-    nodes = [node for module in project.modules for node in module.walk(module.tree, ast.Name, ast.Attribute)]
-    return Counter(node.id if isinstance(node, ast.Name) else node.attr for node in nodes)
+def _names(project: Program) -> dict[str, list[tuple[Module, ast.expr]]]:
+    """Where each name is written, by itself or as an attribute."""
+    found: dict[str, list[tuple[Module, ast.expr]]] = defaultdict(list)
+    for module in project.modules:
+        for node in module.walk(module.tree, ast.Name, ast.Attribute):
+            found[node.id if isinstance(node, ast.Name) else node.attr].append((module, node))
+    return found
 
 
 def follows_prepare(timing: Timing, modules: Iterable[Module]) -> bool:
