@@ -5,6 +5,7 @@ Each clause has a proof that silences it, in the module of `analysis/notes` that
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Iterable, Iterator
 
@@ -18,8 +19,9 @@ from accel_migrate.analysis.notes.seeding import Seeded, Seeding
 from accel_migrate.analysis.notes.unseen_layers import unseen_layers
 from accel_migrate.analysis.notes.unseen_order import unseen_order
 from accel_migrate.analysis.values.roles import Role
-from accel_migrate.analysis.values.unread import Unseen
+from accel_migrate.analysis.values.unread import Unseen, is_unseen
 from accel_migrate.edits import note
+from accel_migrate.flow.nodes import all_arguments
 from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
@@ -62,9 +64,20 @@ def _code(context: Context) -> Iterable[Unseen]:
 def _moved(context: Context, finder: object) -> str:
     """What DataParallel did for a model that is called out of sight."""
     wrapped = any(wrapping.is_data_parallel for wrapping in context.training.distribution.wrappings)
-    if finder is not _code or not wrapped:
+    if finder is not _code or not wrapped or not any(_leaves_with_model(context, m) for m in context.training.modules):
         return ""
     return "; DataParallel moved to the GPU what the model is called with there, and nothing does now"
+
+
+def _leaves_with_model(context: Context, module: Module) -> bool:
+    """Whether what is not visible gets a model: a name that nobody has read, or a method of an object that it made."""
+    roles = context.script.roles
+    for call in module.calls:
+        method = isinstance(call.func, ast.Attribute) and module.qualified(call.func) is None
+        hidden = roles.target(module, call) is None if method else is_unseen(roles.project, module, call.func)
+        if hidden and any(roles.role(module, part) & Role.MODEL for part in all_arguments(call)):
+            return True
+    return False
 
 
 def _drops(context: Context) -> str:
