@@ -1113,3 +1113,31 @@ def test_the_gpu_that_a_script_makes_the_current_one_is_the_accelerators(given: 
         assert "the Accelerator would not know of it" in unchanged(asked)
     else:
         migrated(asked)
+
+
+def test_a_trainer_takes_its_device_from_under_a_key() -> None:
+    trainer = """
+        import torch
+        from torch import nn
+
+        class Trainer:
+            def __init__(self, config):
+                self.config = config
+                self.device = self.config["run"]["device"]
+                self.net = nn.Linear(4, 1).to(self.device)
+                self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+                self.loader = torch.utils.data.DataLoader(rows(), batch_size=4)
+
+            def train(self):
+                for x, y in self.loader:
+                    loss = (self.net(x.to(self.device)) - y.to(self.device)).pow(2).mean()
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+
+        Trainer(load()).train()
+        """
+    text = migrated(trainer)
+    assert 'self.accelerator = Accelerator(device=self.config["run"]["device"])' in text
+    assert "self.net = nn.Linear(4, 1)\n" in text
+    assert "loss = (self.net(x) - y).pow(2)" in text

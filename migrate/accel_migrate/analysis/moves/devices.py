@@ -67,8 +67,10 @@ def is_device(roles: Roles, module: Module, node: ast.expr) -> bool:
     dotted = module.qualified(node)
     if dotted is not None:
         return _is_imported_device(roles, module, dotted)
+    variable = module.variable(node)
+    if variable is not None and _model_goes_to(roles, variable) and not _is_type(variable):
+        return True
     if isinstance(node, ast.Attribute) and node.attr == "device":
-        variable = module.variable(node)
         if variable is None:
             return False
         bound = variable.scope.module.bindings(variable)
@@ -80,9 +82,6 @@ def is_device(roles: Roles, module: Module, node: ast.expr) -> bool:
             or any(is_device(roles, variable.scope.module, name) for name in handed)
         )
     if roles.role(module, node) & Role.DEVICE:
-        return True
-    variable = module.variable(node)
-    if variable is not None and _model_goes_to(roles, variable) and not _is_type(variable):
         return True
     text = unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
     return bool(_DEVICE_NUMBER.search(text)) or text.endswith("device")

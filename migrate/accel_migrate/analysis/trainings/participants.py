@@ -215,6 +215,7 @@ class ParticipantFinder:
         """The models, and the optimizers over them; weights may be updated by hand instead."""
         backwards = self.group.backwards
         optimizers = [v for v, role in self.group.variables.items() if role & Role.OPTIMIZER]
+        check_optimizers(self.graph, optimizers, self.for_accelerate, self._averages_tensors(optimizers))
         optimized = self._optimized_models(optimizers)
         named = [v for v, role in self.group.variables.items() if role & Role.MODEL]
         if optimizers:
@@ -229,7 +230,6 @@ class ParticipantFinder:
         if not models:
             stepped = next((each for each in backwards if is_stepped(each)), backwards[0])
             raise NotMigrated(why_no_update(self.graph, stepped), (stepped.module, stepped.call))
-        check_optimizers(self.graph, optimizers, self.for_accelerate, self._averages_tensors(optimizers))
         self._check_each_optimizer(optimizers)
         return models, optimizers
 
