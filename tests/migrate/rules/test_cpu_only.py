@@ -81,7 +81,7 @@ def test_a_look_into_the_loader_is_no_start_of_the_training():
 
 
 def test_a_device_that_a_function_puts_among_the_options_is_a_device():
-    unchanged("""
+    text = migrated("""
     import argparse, torch
     from torch import nn
 
@@ -100,6 +100,8 @@ def test_a_device_that_a_function_puts_among_the_options_is_a_device():
         loss.backward()
         optimizer.step()
     """)
+    assert "accelerator = Accelerator(device=chosen.device)\nchosen.device = str(accelerator.device)\n" in text
+    assert "net = nn.Linear(2, 1)\n" in text
 
 
 def test_says_that_a_script_of_the_cpu_goes_to_a_gpu():
