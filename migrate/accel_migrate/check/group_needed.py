@@ -85,7 +85,7 @@ def _needs_group(file: Module, call: ast.Call) -> bool:
     """A collective, a question about the group, or a DistributedSampler that asks the group for rank and size."""
     dotted = file.qualified(call.func) or ""
     name = dotted.rpartition(".")[2]
-    if name == "DistributedSampler":
+    if name.endswith("DistributedSampler"):
         told = {keyword.arg for keyword in call.keywords}
         return dotted.startswith("torch.") and not {"num_replicas", "rank"} <= told and len(call.args) < 3
     direct = dotted.startswith(_DISTRIBUTED) and dotted.count(".") == 2

@@ -181,6 +181,8 @@ def _by_rank(side: Side, file: Module, loader: ast.Call) -> ast.expr | None:
             continue  # `verbose=rank == 0`; what has `num_replicas` is not sharded again
         if isinstance(value, ast.Attribute) and _is_rank(value):
             return value
+        if isinstance(value, ast.Call) and (read := _read_inside(side, value)) is not None:
+            return read
         if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
             pending += [value.func.value, *value.args, *[keyword.value for keyword in value.keywords]]
             continue  # a method may read every field
@@ -223,15 +225,39 @@ def _set_by(target: ast.expr) -> Iterator[ast.expr]:
             yield part
 
 
-def _knows_replicas(side: Side, call: ast.Call) -> bool:
-    """Whether a call makes a DistributedSampler, or an object of a class that has its `num_replicas`."""
+def _classes(side: Side, call: ast.Call) -> list[ast.AST]:
+    """The project's classes of the name that is called."""
     name = called_name(call)
-    classes = [
-        node for file in side.files for node in file.walk(file.tree, ast.ClassDef) if getattr(node, "name", "") == name
-    ]
-    return name == "DistributedSampler" or any(
+    return [each for file in side.files for each in file.walk(file.tree, ast.ClassDef) if each.name == name]
+
+
+def _knows_replicas(side: Side, call: ast.Call) -> bool:
+    """Whether a call makes a DistributedSampler, or, but for Accelerate, an object of a class that has its `num_replicas`."""
+    classes = [] if side.wraps_models else _classes(side, call)
+    return called_name(call) == "DistributedSampler" or any(
         word in unparse(each) for each in classes for word in ("num_replicas", "DistributedSampler")
     )
+
+
+def _read_inside(side: Side, call: ast.Call) -> ast.expr | None:
+    """`rows[accelerator.process_index :: 2]` in the class that a call makes an object of: more than to ask for rank 0."""
+    for owner in _classes(side, call):
+        ranks = {part for part in walk(owner) if isinstance(part, ast.Attribute) and _is_rank(part)}
+        kept = [part for part in walk(owner) if isinstance(part, ast.Assign) and part.value in ranks]
+        names = {unparse(target) for part in kept for target in part.targets}
+        asked = {inner for part in walk(owner) if _asks_or_tells(part) for inner in walk(part)}
+        asked |= {part.value for part in kept}
+        for part in walk(owner):
+            if isinstance(part, ast.Name | ast.Attribute) and isinstance(part.ctx, ast.Load) and part not in asked:
+                if part in ranks or (names and unparse(part) in names):
+                    return part
+    return None
+
+
+def _asks_or_tells(node: ast.AST) -> bool:
+    """`rank == 0`, and a rank in a text."""
+    compared = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+    return isinstance(node, ast.FormattedValue) or any(isinstance(side, ast.Constant) for side in compared)
 
 
 def _half(side: Side, file: Module, backward: ast.Call, sharded: set[Made]) -> Found:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.values.constructions import constructions, is_foreign_loader, is_torchs_sampler
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import note
+from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.plan import Change, Safety
@@ -62,13 +63,19 @@ def _is_stream(context: Context, data: ast.expr) -> bool:
 
 
 def _is_known(context: Context, node: ast.expr) -> bool:
-    """`None`, a DistributedSampler, which goes, or torch's own, which the runtime draws from as process 0 does."""
+    """`None`, a DistributedSampler, which goes, or what the runtime knows: torch's own, and what has `num_replicas`."""
     module = context.module
     if isinstance(node, ast.Constant) or bool(context.script.roles.role(module, node) & Role.SAMPLER):
         return True
     made = [binding.value for binding in reaching(module, node)] if isinstance(node, ast.Name) else [node]
-    torchs = bool(made) and all(isinstance(one, ast.Call) and is_torchs_sampler(module, one) for one in made)
-    return torchs and context.settings.target != "accelerate"
+    known = bool(made) and all(isinstance(one, ast.Call) and _is_read(context, one) for one in made)
+    return known and context.settings.target != "accelerate"
+
+
+def _is_read(context: Context, call: ast.Call) -> bool:
+    """Whether the runtime draws from a sampler as process 0 does, or does not shard its batches again."""
+    own = context.script.roles.made(context.module, call)
+    return is_torchs_sampler(context.module, call) or (own is not None and "num_replicas" in unparse(own.node))
 
 
 RULE = Rule(

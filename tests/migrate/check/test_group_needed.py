@@ -15,6 +15,8 @@ AFTER = IMPORTS + "from accel_runtime import Accelerator\naccelerator = Accelera
     "kept",
     [
         "sampler = DistributedSampler(held)\n",
+        "from torch.distributed.elastic.utils.data import ElasticDistributedSampler\n"
+        "sampler = ElasticDistributedSampler(held)\n",
         "dist.all_reduce(total)\n",
         "def mean(x):\n    dist.all_reduce(x)\n    return x / dist.get_world_size()\nmean(1)\n",
         "@torch.no_grad()\ndef mean(x):\n    dist.all_reduce(x)\nmean(1)\n",

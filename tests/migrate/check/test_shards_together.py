@@ -106,6 +106,28 @@ def test_data_that_the_script_shards_by_rank() -> None:
     assert not sharded("(a, sampler=DistributedSampler(a, num_replicas=2, rank=rank))")
     known = "class Mine:\n    def __init__(self, data, rank):\n        self.num_replicas = 2\n"
     assert not sharded("(a, sampler=Mine(a, rank))", known)
+    theirs = ONE.replace("accel_runtime", "accelerate").replace(
+        "data = DataLoader(a)", f"{rank}(a, sampler=Mine(a, rank))"
+    )
+    assert said("AM968", "x = 1\n", known + theirs + loop)
+
+
+@pytest.mark.parametrize(
+    ("read", "sharded"),
+    [
+        ("return rows[accelerator.process_index :: 2]", True),
+        ("return [row for i, row in enumerate(rows) if i % 2 == accelerator.process_index]", True),
+        ("self.rank = accelerator.process_index\n        return rows[self.rank :: 2]", True),
+        ("self.rank = accelerator.process_index\n        return rows if self.rank == 0 else rows", False),
+        ("print(f'{accelerator.process_index} reads')\n        return rows", False),
+    ],
+)
+def test_data_of_a_class_that_shards_by_rank_inside(read: str, sharded: bool) -> None:
+    own = "class Rows:\n    def __init__(self, rows, accelerator):\n        self.rows = self.own(rows, accelerator)\n"
+    own += f"    def own(self, rows, accelerator):\n        {read}\n"
+    given = ONE.replace("DataLoader(a)", "DataLoader(Rows(a, accelerator))")
+    loop = "for x in data:\n    accelerator.backward(net(x))\n"
+    assert bool(said("AM968", "x = 1\n", own + given + loop)) is sharded
 
 
 @pytest.mark.parametrize(

@@ -404,6 +404,10 @@ def test_tells_a_sampler_of_the_authors_own():
     named = "from torch.utils.data import RandomSampler, sampler\nsampler = RandomSampler(data)\n"
     ready = training(ready="").replace("loader = DataLoader(", f"{named}loader = DataLoader(", 1)
     assert "AM807" not in codes(ready.replace("shuffle=True)", "sampler=sampler)"))
+    turns = "class Balanced:\n    def __init__(self, data):\n        self.num_replicas = accelerator.num_processes\n"
+    own = training(functions=turns).replace("shuffle=True)", "sampler=Balanced(data))")
+    assert "AM807" not in codes(own)  # the runtime does not shard its batches again
+    assert "AM807" in codes(own.replace("num_replicas", "count"))
 
 
 def test_does_not_share_out_the_loader_of_a_graph_library():
