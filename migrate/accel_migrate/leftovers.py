@@ -34,6 +34,8 @@ def leftovers(before: Version, after: Version, others: Sequence[Source]) -> Iter
         kept = _only(new, path)
         if scope is None or kept is None or scope.is_class or (scope is old.root and name in handed_on):
             continue
+        if scope is old.root and _comes_by_star(before.source, name, others):
+            continue
         nodes = scope.bound(name)
         if not nodes or len(nodes) != len(kept.bound(name)):
             continue  # gone already, or partly: then it is not a plain leftover
@@ -45,6 +47,14 @@ def leftovers(before: Version, after: Version, others: Sequence[Source]) -> Iter
             line, column = getattr(first, "lineno", 1), getattr(first, "col_offset", 0) + 1
             message = f"nothing uses {name} any more"
             yield Change(CODE, line, column, message, edits=tuple(e for e in edits if e), required=False)
+
+
+def _comes_by_star(source: Source, name: str, others: Sequence[Source]) -> bool:
+    """Whether another file says `from engine import *` and gets a name of that file by it, such as `torch`."""
+    star = re.compile(rf"^from [\w.]*\b{re.escape(source.path.stem)} import \*", re.MULTILINE)
+    own = re.compile(rf"^(import {name}$|import .* as {name}$|from .* import .*\b{name}\b)", re.MULTILINE)
+    reads = re.compile(rf"\b{name}\b")
+    return any(star.search(o.text) and reads.search(o.text) and not own.search(o.text) for o in others)
 
 
 def without_unread(changes: tuple[Change, ...], after: Version) -> tuple[Change, ...]:

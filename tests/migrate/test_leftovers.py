@@ -12,10 +12,11 @@ from accel_migrate.leftovers import leftovers
 from accel_migrate.source import Source
 
 
-def tidied(before: str, after: str) -> str:
-    """The original without what the rewrite left behind."""
+def tidied(before: str, after: str, other: str = "") -> str:
+    """The original without what the rewrite left behind, beside another file."""
     old, new = (Version(Source.from_bytes(Path("train.py"), text.encode())) for text in (before, after))
-    changes = [*leftovers(old, new, []), *emptied(old, new, [])]
+    others = [Source.from_bytes(Path("other.py"), other.encode())]
+    changes = [*leftovers(old, new, others), *emptied(old, new, others)]
     return apply(old.source, [edit for change in changes for edit in change.edits])
 
 
@@ -69,6 +70,13 @@ def test_imports_and_variables(before: str, after: str, gone: str) -> None:
 )
 def test_what_stays(before: str, after: str) -> None:
     assert tidied(before, after) == before
+
+
+def test_a_name_that_another_file_gets_by_a_star_stays() -> None:
+    before, after = "import torch\nprint(torch)\n", "import torch\nprint()\n"
+    assert tidied(before, after, "from train import *\nprint(torch.cuda)\n") == before
+    assert tidied(before, after, "import torch\nfrom train import *\nprint(torch.cuda)\n") == "print(torch)\n"
+    assert tidied(before, after, "from train import *\nprint(numpy)\n") == "print(torch)\n"
 
 
 def test_one_of_several_names_that_nothing_reads_any_more_becomes_an_underscore() -> None:

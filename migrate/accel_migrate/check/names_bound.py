@@ -160,14 +160,24 @@ def _gone_from_a_file(project: Project) -> Iterator[Violation]:
         for node in file.after.module.walk(file.after.tree, ast.ImportFrom, ast.Attribute):
             if isinstance(node, ast.ImportFrom) and (origin := lost.get((node.module or "").split(".")[-1])):
                 for alias in node.names:
-                    if alias.name in origin[1]:
-                        message = f"`{alias.name}` is imported from {origin[0].path.name}, which no longer binds it"
+                    names = _by_star(project, file.after) & origin[1] if alias.name == "*" else {alias.name}
+                    if names & origin[1]:
+                        name = min(names & origin[1])
+                        message = f"`{name}` is imported from {origin[0].path.name}, which no longer binds it"
                         yield Violation(CODE, file.path, node.lineno, message)
             elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 origin = lost.get(node.value.id)
                 if origin and node.attr in origin[1] and _is_module(file.after, node.value.id):
                     message = f"`{node.value.id}.{node.attr}` is read, and {origin[0].path.name} no longer binds it"
                     yield Violation(CODE, file.path, node.lineno, message)
+
+
+def _by_star(project: Project, program: Version) -> set[str]:
+    """The names that a file reads and that only its star imports may bind, but for those that a file of the project does."""
+    names = program.names
+    roots = {file.path.stem: file.after.names.root.bindings for file in project.files}
+    brought = {name for module in program.module.stars for name in roots.get(module.split(".")[-1], ())}
+    return {read.name for read in names.reads if names.resolve(read.name, read.scope) is None} - brought
 
 
 def _compiled(project: Project) -> Iterator[Violation]:

@@ -107,6 +107,16 @@ def test_a_name_that_another_file_imports() -> None:
     assert said("AM950", by_module, {**by_module, "config.py": "other = 2\n"})
 
 
+def test_a_name_that_another_file_gets_by_a_star() -> None:
+    before = {"engine.py": "import torch\nrate = 1\n", "run.py": "from engine import *\nprint(torch, rate)\n"}
+    (message,) = said("AM950", before, {**before, "engine.py": "rate = 1\n"})
+    assert message == "`torch` is imported from engine.py, which no longer binds it"
+    by_both = {**before, "run.py": "from other import *\n" + before["run.py"], "other.py": "import torch\n"}
+    assert not said("AM950", by_both, {**by_both, "engine.py": "rate = 1\n"})
+    by_itself = {**before, "run.py": "import torch\n" + before["run.py"]}
+    assert not said("AM950", by_itself, {**by_itself, "engine.py": "rate = 1\n"})
+
+
 def test_a_name_bound_and_read_under_one_condition() -> None:
     before = "def save(epoch, main):\n    if main and epoch % 2 == 0:\n        write(1)\ndef write(x): ...\n"
     after = (
