@@ -40,6 +40,7 @@ def _found(evidence: Evidence) -> Found:
         for node in file.walk(file.tree, ast.For):
             if side.flows.made(file, node.iter, "prepared"):
                 yield from _by_a_count(side, file, node)
+    yield from _past_the_end(side)
     for file, call in side.asked("prepare"):
         yield from _by_a_shard(file, call)
         yield from _made_for_a_shard(side, file, call)
@@ -100,6 +101,48 @@ def _meetings(side: Side) -> Iterator[tuple[Module, ast.Call, str]]:
         elif isinstance(call.func, ast.Attribute) and call.func.attr == "step":
             if side.flows.made(file, call.func.value, "prepared"):
                 yield file, call, f"{unparse(call)[:50]}"
+
+
+def _past_the_end(side: Side) -> Found:
+    """`for _ in range(n): next(batches)`, where `n` was taken of a loader before it was sharded."""
+    flows = side.flows
+    given = {flows.place(file, argument) for file, call in side.asked("prepare") for argument in call.args}
+    whole = {source for place in given for source in flows.sources(place)}
+    lengths = [
+        flows.place(file, call)
+        for file, call in side.calls
+        if unparse(call.func) == "len" and call.args and not side.after_prepare(file, call)
+        if flows.place(file, call.args[0]) in whole
+    ]
+    counts = flows.reached(lengths)
+    for file in side.files if lengths else ():
+        for loop in file.walk(file.tree, ast.For):
+            counted = (
+                isinstance(loop.iter, ast.Call)
+                and unparse(loop.iter.func) == "range"
+                and side.after_prepare(file, loop)
+            )
+            if counted and any(flows.place(file, each) in counts for each in loop.iter.args):  # type: ignore[attr-defined]
+                taken = [
+                    call for call in file.walk(loop, ast.Call) if unparse(call.func) == "next" and len(call.args) == 1
+                ]
+                for call in taken:
+                    tried = any(isinstance(each, ast.Try) and file.holds(loop, each) for each in file.ancestors(call))
+                    if not tried and _ends(side, file, call.args[0]):
+                        text = unparse(loop.iter)[:50]
+                        yield (
+                            file,
+                            call,
+                            f"`{unparse(call)}` would find no batch: `{text}` goes by a length from before prepare()",
+                        )
+
+
+def _ends(side: Side, file: Module, iterator: ast.expr) -> bool:
+    """Whether an iterator is one of a prepared loader itself: of `cycle(loader)` the batches do not end."""
+    values = [n.value for n in file.walk(file.tree, ast.Assign) if unparse(n.targets[0]) == unparse(iterator)]
+    read = [v.args[0] for v in values if isinstance(v, ast.Call) and unparse(v.func) == "iter" and len(v.args) == 1]
+    direct = [each for each in read if isinstance(each, ast.Name | ast.Attribute) and side.is_prepared(file, each)]
+    return bool(values) and len(direct) == len(values)
 
 
 def _by_a_shard(file: Module, prepare: ast.Call) -> Found:

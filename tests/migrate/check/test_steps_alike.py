@@ -127,3 +127,34 @@ RESUMED = (
 def test_a_count_from_a_file_is_the_same_on_all_whatever_its_folder_is_called() -> None:
     assert not said("AM961", "x = 1\n", TOP + RESUMED.format(start="torch.load(folder + '/last.pt')['epoch'] + 1"))
     assert said("AM961", "x = 1\n", TOP + RESUMED.format(start="int(folder)"))
+
+
+def test_a_loop_that_goes_by_a_length_from_before_prepare_and_asks_for_batches() -> None:
+    top = TOP.replace("net, opt, plan, data = ", "n = {}\nnet, opt, plan, data = ")
+    script = top + "{}batches = iter({})\nfor i in range(n):\n    net(next(batches{}))\n"
+    assert said("AM961", "x = 1\n", script.format("min(len(data), len(more))", "", "data", ""))
+    assert not said("AM961", "x = 1\n", script.format("100", "", "data", ""))
+    assert not said("AM961", "x = 1\n", script.format("len(data)", "n = len(data)\n", "data", ", None"))
+    assert not said("AM961", "x = 1\n", script.format("len(data)", "", "cycle(data)", ""))
+    assert not said("AM961", "x = 1\n", script.format("len(more)", "", "data", ""))
+
+
+def test_a_trainer_that_counts_the_batches_when_it_is_built() -> None:
+    trainer = """
+import torch
+from accel_runtime import Accelerator
+class Trainer:
+    def __init__(self, net, data):
+        self.net, self.data = net, data
+        self.many = len(data)
+    def train(self):
+        self.opt = torch.optim.SGD(self.net.parameters(), 0.1)
+        self.accelerator = Accelerator()
+        self.net, self.opt, self.data = self.accelerator.prepare(self.net, self.opt, self.data)
+        {}
+        rows = iter(self.data)
+        for i in range(self.many):
+            self.net(next(rows))
+Trainer(build(), torch.utils.data.DataLoader(1)).train()
+"""
+    assert said("AM961", "x = 1\n", trainer.format("pass"))
