@@ -287,6 +287,27 @@ for epoch in range(3):
 """
 
 
+@pytest.mark.parametrize(
+    ("functions", "made", "said"),
+    [
+        ("", "views = T.Compose([T.RandomCrop(32)])", True),
+        ("", "views = T.Compose([T.Resize(32)])", False),
+        (
+            "def build():\n    all = []\n    all.append(T.RandomCrop(32))\n    return T.Compose(all), 'crop'\n",
+            "views, names = build()",
+            True,
+        ),
+        ("def build():\n    return T.Compose([T.Resize(32)]), 'plain'\n", "views, names = build()", False),
+    ],
+)
+def test_tells_of_what_a_step_applies_to_a_whole_batch(functions: str, made: str, said: bool):
+    source = training(
+        functions=f"from torchvision import transforms as T\n{functions}", ready=made, inside="x = views(x)"
+    )
+    assert ("AM803" in codes(source)) is said
+    assert not said or "for augmentation (line" in noted(source, "AM803")
+
+
 @pytest.mark.parametrize("bar", ["total, bar = 0.0,", "total = 0.0; bar ="])
 def test_a_loop_that_also_evaluates_trains_on_augmented_samples(bar: str):
     source = PHASES.format(bar=bar, trained="seen", tested="plain")

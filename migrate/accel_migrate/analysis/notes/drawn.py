@@ -74,6 +74,20 @@ def _in_loops(script: Script, training: Training, module: Module, seeding: Seedi
     for owner, call in calls:
         if not _is_evaluated(training, owner, call):
             yield Drawn("in its steps", _drawing(owner)[call], owner, call)
+    for call in [call for call in module.calls if any(module.holds(loop.statement, call) for loop in loops)]:
+        yield from _applied(script, module, call)
+
+
+def _applied(script: Script, module: Module, call: ast.Call) -> Iterator[Drawn]:
+    """What a step applies to a whole batch: `views(x)`, of what was composed above, or in a function that gave it back."""
+    held = [*contents(script.graph, module, call.func)] if module.qualified(call.func) is None else []
+    bound = [(owner, b) for owner, part in held for b in owner.bindings(owner.variable(part))]
+    held += [(owner, b.value) for owner, b in bound if b.path and b.value is not None]  # `views, names = compose()`
+    for owner, value in held:
+        made = script.roles.function(owner, value)
+        for at, drawing, library, sure in _augmenting(script, *((made.module, made.node) if made else (owner, value))):
+            yield Drawn("for augmentation", library, at, drawing, sure)
+            return
 
 
 @once
