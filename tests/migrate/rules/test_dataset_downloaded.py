@@ -140,3 +140,10 @@ def test_a_request_whose_answer_nobody_takes_is_sent(asked: str, downloaded: boo
     found = codes(training(functions=f"import requests\n{asked}\n"))
     assert ("AM604" in found) is downloaded
     assert ("AM607" in found) is not downloaded
+
+
+@pytest.mark.parametrize(("given", "fetches"), [("True", True), ("False", False)])
+def test_what_is_handed_on_in_a_dictionary(given: str, fetches: bool) -> None:
+    options = f'if small:\n    options = {{"root": "d"}}\nelse:\n    options = {{"root": "d", "download": {given}}}\n'
+    source = training(functions=f"from elsewhere import small\n{options}raw = Digits(**options)\n")
+    assert ("AM604" in codes(source)) is fetches

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from accel_migrate.analysis.distribution.rank_flow import RankFlow
 from accel_migrate.analysis.processes.timing import Timing
+from accel_migrate.analysis.values.constructions import options_of
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.made_of import without_wrapper
 from accel_migrate.analysis.values.roles import Role, Roles
@@ -190,7 +191,7 @@ def downloads(module: Module, call: ast.Call) -> bool:
 
 
 def _downloads(module: Module, call: ast.Call) -> bool:
-    if any(keyword.arg == "download" and _may_be_true(module, keyword.value) for keyword in call.keywords):
+    if any(_may_be_true(module, value) for value in options_of(module, call).get("download", ())):
         return True
     dotted = module.full_name(call.func)
     if calls_method(call, "extractall", "urlretrieve") and not dotted:

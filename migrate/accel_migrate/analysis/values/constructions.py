@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import chain
@@ -171,20 +171,28 @@ def options_of(module: Module, call: ast.Call) -> dict[str | None, list[ast.expr
 
 
 def _entries(module: Module, options: ast.expr) -> list[tuple[str | None, ast.expr]] | None:
-    """The entries of a dictionary that is written out, or of either of two; None where it is not."""
+    """The entries of a dictionary that is written out, or of each that it may be; None where it is not."""
     match options:
         case ast.IfExp(body=body, orelse=orelse):
-            both = [_entries(module, body), _entries(module, orelse)]
-            return None if None in both else [entry for each in both for entry in each or ()]
+            return _of_either(module, [body, orelse])
         case ast.Dict(keys=keys, values=values):
             named = [(key.value if isinstance(key, ast.Constant) else None, v) for key, v in zip(keys, values)]
             return [(name if isinstance(name, str) else None, value) for name, value in named]
         case ast.Call(func=ast.Name(id="dict"), args=[]):
             return [(keyword.arg, keyword.value) for keyword in options.keywords]
     variable = module.variable(options)
-    bindings = module.bindings(variable)
-    value = bindings[0].assigned if len(bindings) == 1 else None
-    return None if variable is None or value is None or _is_filled(module, variable) else _entries(module, value)
+    assigned = [binding.assigned for binding in module.bindings(variable)]
+    return None if variable is None or not assigned or _is_filled(module, variable) else _of_either(module, assigned)
+
+
+def _of_either(module: Module, options: Sequence[ast.expr | None]) -> list[tuple[str | None, ast.expr]] | None:
+    found: list[tuple[str | None, ast.expr]] = []
+    for each in options:
+        entries = _entries(module, each) if each is not None else None
+        if entries is None:
+            return None
+        found += entries
+    return found
 
 
 def _is_filled(module: Module, variable: Variable) -> bool:
