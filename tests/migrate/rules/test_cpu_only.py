@@ -339,3 +339,13 @@ def test_types_of_tensors_are_a_device(chosen: str) -> None:
     text = dedent(script(inside="y = y.type(kind)", after="print(torch.ones(1))"))
     text = text.replace("net = Net()", f"{chosen}\nnet = Net().type(kind)")
     assert "Accelerator(cpu=not torch.cuda.is_available())" in migrated(text)
+
+
+def test_a_function_of_autograd_in_another_file_is_no_library() -> None:
+    text = dedent(script(forward="return Reversed.apply(self.fc(x), 1.0)")).replace(
+        "self.start = torch.zeros(1)", "pass"
+    )
+    other = "import torch\nclass Reversed(torch.autograd.Function):\n    pass\n"
+    files = {"train.py": f"from flips import Reversed\n{text.lstrip()}", "flips.py": other}
+    done = migrate([Source.from_bytes(Path(name), each.encode()) for name, each in files.items()], DEFAULTS)
+    assert not any("needs the CPU" in note.message for note in done[0].notes)

@@ -743,6 +743,16 @@ def test_guards_the_calls_of_a_function_that_only_writes(end: str) -> None:
     assert keeping == KEEPING + end and not told
 
 
+def test_guards_the_calls_of_a_function_that_draws_into_parts_of_a_figure() -> None:
+    helper = KEEPING.replace("fig, axis = plt.subplots()", "fig, axes = plt.subplots(1, 2)").replace(
+        "axis.plot", "axes[0].plot"
+    )
+    train, _, told = with_helper(helper, 'keep(rows, "rows.png")')
+    assert 'if accelerator.is_main_process:\n        keep(rows, "rows.png")' in train and not told
+    _, _, told = with_helper(KEEPING.replace("axis.plot(", "rows[0].append("), 'keep(rows, "rows.png")')
+    assert told
+
+
 @pytest.mark.parametrize(
     ("old", "new", "after"),
     [

@@ -253,6 +253,8 @@ def _is_for_others(roles: Roles, module: Module, call: ast.Call) -> bool:
     dotted = module.full_name(call.func)
     if not dotted or dotted.startswith(_AT_HOME) or roles.target(module, call) is not None:
         return False
+    if isinstance(call.func, ast.Attribute) and roles.project.definition(module, call.func.value) is not None:
+        return False  # `Reversed.apply(x)`, of a class of the project
     given = all_arguments(call)
     return any(_is_moved(roles, module, each) and not _is_number(module, each) for each in given)
 

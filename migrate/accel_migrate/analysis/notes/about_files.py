@@ -88,8 +88,10 @@ def _is_harmless(module: Module, around: ast.stmt, node: ast.Call) -> bool:
 
 
 def _is_of_inside(module: Module, around: ast.stmt, function: ast.expr) -> bool:
-    """Whether a method is one of an object that the statement makes: of `csv.writer(f)`, or of a name that it sets."""
+    """Whether a method is one of an object that the statement makes: of `csv.writer(f)`, or of a name that it sets, `axes[0]`."""
     owner = function.value if isinstance(function, ast.Attribute) else function
+    while isinstance(owner, ast.Subscript):
+        owner = owner.value
     if isinstance(owner, ast.Call):
         return True  # what a harmless call gave
     found = reaching(module, owner) if isinstance(owner, ast.Name) else []

@@ -58,12 +58,13 @@ _CURVED = (
     "minimum", "pow", "relu", "sigmoid", "sin", "softmax", "softplus", "sqrt", "square", "tan", "tanh", "threshold",
 )  # fmt: skip
 _SAME = (
-    *_CURVED, "argmax", "bool", "chunk", "clone", "contiguous", "cpu", "cuda", "detach", "div", "double", "expand", "expand_as",
-    "flatten", "fliplr", "float", "gather", "half", "int", "item", "long", "mul", "neg", "permute", "requires_grad_", "reshape",
-    "split", "squeeze", "t", "to", "transpose", "type", "type_as", "unsqueeze", "values", "view", "view_as",
+    *_CURVED, "argmax", "bool", "chunk", "clone", "contiguous", "cpu", "cuda", "detach", "div", "double", "eq", "expand",
+    "expand_as", "flatten", "fliplr", "float", "gather", "ge", "gt", "half", "int", "item", "le", "long", "lt", "mul", "ne",
+    "neg", "permute", "requires_grad_", "reshape", "split", "squeeze", "t", "to", "transpose", "type", "type_as", "unsqueeze",
+    "values", "view", "view_as",
 )  # fmt: skip
 _BY_ROW = (
-    *_SAME, "Variable", "add", "as_tensor", "cat", "column_stack", "concat", "cosine_similarity", "dropout", "eq", "hstack",
+    *_SAME, "Variable", "add", "as_tensor", "cat", "column_stack", "concat", "cosine_similarity", "dropout", "hstack",
     "interpolate", "logical_and", "lgamma", "normalize", "one_hot", "pad", "pairwise_distance", "sign", "stack", "sub",
     "upsample", "vstack", "where",
 )  # fmt: skip

@@ -79,6 +79,7 @@ def told(kind: str, loss: str, functions: str = "", ready: str = "", inside: str
         ("mean", "F.mse_loss(model(x), torch.FloatTensor(4, 1).fill_(1.0))"),
         ("mean", "F.mse_loss(model(x), Kind(4, 1).fill_(1.0))"),
         ("mean", "F.mse_loss(model(x), y) / len({'a': x})"),
+        ("mean", "(F.cross_entropy(model(x), y, reduction='none') * model(x).amax(1).ge(0.9).float()).mean()"),
         ("unknown", "torch.sqrt(F.mse_loss(model(x), y))"),
         ("unknown", "torch.log(torch.sum(torch.exp(model(x))))"),  # sums no samples' losses up
         ("unknown", "model(x).exp().sum().log()"),
