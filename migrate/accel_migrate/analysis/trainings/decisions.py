@@ -22,6 +22,7 @@ from accel_migrate.flow.nodes import all_arguments, called_name, calls_method, i
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Function, Module
 from accel_migrate.flow.sequence import follows
+from accel_migrate.flow.torch_api import GROWS
 
 _TESTS = {"isnan", "isfinite", "isinf"}  # the average is a number where all are
 _TAKES_NUMBERS = {"float", "step", "add_scalar"}
@@ -135,7 +136,7 @@ class DecisionFinder:
     def _meets_behind(self, module: Module, left: ast.Return) -> bool:
         """Whether processes meet in a function below where it is left, or above that in the same loop."""
         function = module.scope(left).function
-        if function is None or function not in self.rounds:
+        if function is None or (function not in self.rounds and not is_none(left.value or ast.Constant(None))):
             return True
         following: list[ast.stmt] = []
         inner: ast.AST = left
@@ -148,7 +149,8 @@ class DecisionFinder:
             if above is function:
                 break
             inner = above
-        return any(self._meets(module, statement) for statement in following)
+        told = function not in self.rounds and any(_keeps(module, statement) for statement in following)
+        return told or any(self._meets(module, statement) for statement in following)
 
     def _collects(self, module: Module, call: ast.AST) -> bool:
         """Whether all processes must take part in a call: a model is run, or its weights are collected."""
@@ -375,6 +377,16 @@ def _leaves(node: ast.AST) -> bool:
     if isinstance(node, ast.Return | ast.Raise):
         return True
     return isinstance(node, ast.Call) and called_name(node) in ("exit", "quit", "_exit", "step", "save", "backward")
+
+
+def _keeps(module: Module, statement: ast.stmt) -> bool:
+    """Whether a statement sets or fills what outlives its function: others may decide on it."""
+    return any(
+        called_name(node) in GROWS
+        if isinstance(node, ast.Call)
+        else isinstance(getattr(node, "ctx", ast.Store()), ast.Store)
+        for node in module.walk(statement, ast.Attribute, ast.Subscript, ast.Global, ast.Nonlocal, ast.Call)
+    )
 
 
 def _shows(statement: ast.stmt) -> bool:

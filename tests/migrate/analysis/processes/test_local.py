@@ -788,3 +788,24 @@ def test_the_loss_of_an_evaluation_that_may_be_left_under_the_name_of_the_traine
     for each in (source, source.replace(plain, f"{chosen}        optimizer")):
         assert "AM402" in codes(each), unchanged(each)
         assert "AM605" not in codes(each)
+
+
+@pytest.mark.parametrize(
+    ("left", "then", "is_told"),
+    [
+        ("return", "print(len(kept))", False),
+        ("return", "state.best = 1", True),
+        ("return", "seen.append(1)", True),
+        ("return", "model(torch.zeros(1, 3))", True),
+        ("return True", "print(sum(losses))\n    return False", True),
+    ],
+)
+def test_a_function_that_is_left_early_where_nobody_waits_below(left: str, then: str, is_told: bool) -> None:
+    source = training(
+        functions=f"from elsewhere import state\nseen = []\ndef show(model, kept):\n"
+        f"    if not kept[-1]:\n        {left}\n    {then}",
+        ready="kept = []",
+        inside="kept.append((loss.item(), i))",
+        after="show(model, kept)",
+    )
+    assert ("AM806" in codes(source)) is is_told
