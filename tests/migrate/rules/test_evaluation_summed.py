@@ -336,6 +336,16 @@ def test_goes_over_whole_batches_by_a_bar_that_is_made_before() -> None:
     assert "wrapped before the loop" in noted(f"{source}    for z in bar:\n        print(z)\n", "AM402")
 
 
+@pytest.mark.parametrize(
+    "figure", ["hits += model(x).sum().item()", "out = model(x)\n        hits += (out.argmax(1) == y).sum().item()"]
+)
+def test_keeps_whole_what_shows_a_figure_by_how_far_its_bar_is(figure: str) -> None:
+    shown = "bar.set_postfix(hits=hits / (bar.{}))"
+    by_bar = evaluation(figure, shown.format("n + 1"), loop="x, y in bar", ready=f"{READY}\nbar = tqdm(test_loader)")
+    assert "divided by how far a bar is" in noted(by_bar, "AM402")
+    assert "AM402" not in codes(by_bar.replace("(bar.n + 1)", "len(test_loader)"))
+
+
 def test_a_bar_may_take_the_name_of_its_loader() -> None:
     source = evaluation(
         "hits += criterion(model(x), y).item()",

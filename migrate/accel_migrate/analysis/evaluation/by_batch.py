@@ -142,6 +142,7 @@ class _Judge:
             return None
         if self.trains_if is not None:
             self._check_phases()
+        self.shown.check_bars()
         counts = tuple(self.counting.counts(self.shown.nodes))
         check_after(self.module, loop, {self.counter, *self._only_replayed()})
         lengths = tuple(self._lengths()) if self.prepares else ()

@@ -67,6 +67,7 @@ class Shown:
 
     def check(self) -> None:
         """Raise NotExact where a figure so far is divided by the loop's counter: it counts this process's batches."""
+        self.check_bars()
         for node in self.nodes:
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.FloorDiv) and self._counts(node.right):
                 raise NotExact("a figure that it shows is divided by the loop's counter", node)
@@ -80,6 +81,13 @@ class Shown:
 
     def _counts(self, node: ast.expr) -> bool:
         return any(isinstance(part, ast.Name) and part.id == self.counter for part in walk(node))
+
+    def check_bars(self) -> None:
+        """Raise NotExact for `total / (bar.n + 1)`: a bar counts this process's batches."""
+        divided = [n for n in self.nodes if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div | ast.FloorDiv)]
+        for part in (part for node in divided for part in walk(node.right) if isinstance(part, ast.Attribute)):
+            if part.attr == "n" and self._is_bar(part.value):
+                raise NotExact("a figure that it shows is divided by how far a bar is", part)
 
     def _shows(self, call: ast.Call) -> bool:
         if writes(self.module, call) or only_shows(self.roles, self.module, call):
