@@ -10,8 +10,10 @@ from accel_migrate.analysis.distribution.replacements import Wrapping
 from accel_migrate.analysis.distribution.unwrapping import is_part
 from accel_migrate.analysis.notes.batch_norm import names_batch_norm
 from accel_migrate.analysis.notes.batch_rows import takes_in_more
+from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.provenance import chain
-from accel_migrate.edits import change, comment_above, left_empty, note, piece_changes, without
+from accel_migrate.analysis.values.roles import Role
+from accel_migrate.edits import change, comment_above, left_empty, note, piece_changes, places, without
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Edit, Replace, Uncomment
 from accel_migrate.rule import Context, Rule
@@ -39,8 +41,22 @@ def find(context: Context) -> Iterator[Change]:
                 told = True
                 yield note(context, CODE, wrapping.call, _SPLIT)
     yield from piece_changes(context, CODE)
+    yield from _split_in_forward(context)
     if not training.wraps_models:
         yield from _synchronised_by_hand(context)
+
+
+def _split_in_forward(context: Context) -> Iterator[Change]:
+    """`nn.parallel.data_parallel(self.main, x, range(self.ngpu))` in a model."""
+    training, graph = context.training, context.script.graph
+    if training.place.module is not context.module:
+        return
+    models = [built.variable for built in training.prepared if built.role == Role.MODEL]
+    parts = dict.fromkeys((part.module, part.node) for model in models for part in made_of(graph, model))
+    calls = [(owner, call) for owner, node in parts for call in owner.walk(node, ast.Call)]
+    found = [each for each in calls if each[0].full_name(each[1].func).endswith("nn.parallel.data_parallel")]
+    if found:
+        yield note(context, CODE, training.place.after, _IN_FORWARD.format(places(context.module, found)))
 
 
 def _is_unprepared(context: Context, wrapping: Wrapping) -> bool:
@@ -122,6 +138,10 @@ _BUFFERS = (
 _SPLIT = (
     "DataParallel split each batch over the GPUs; now each process takes a batch of its own, so N processes train on N "
     "times the batch: divide batch_size by the number of processes to keep it"
+)
+_IN_FORWARD = (
+    "data_parallel ({}) spreads a batch over GPUs by their numbers: those of other processes too, and every process but the "
+    "first stops with an error; let it have one GPU where N processes run"
 )
 _EXCHANGED = (
     "there is no wrapper that reads this: gradients are exchanged in each backward pass, with the same result; to exchange "

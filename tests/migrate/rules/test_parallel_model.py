@@ -8,6 +8,7 @@ import pytest
 from accel_migrate.settings import DEFAULTS
 
 from tests.migrate.rules.handwritten import script
+from tests.migrate.rules.scripts import training
 from tests.migrate.rules.verbs import ACCELERATE, migrated, noted, notes, unchanged
 
 
@@ -228,3 +229,12 @@ def test_names_the_buffers_of_a_model_that_nothing_prepares(layer: str, settled:
     assert "teacher = nn.Sequential" in migrated(source)
     trained = script().replace("nn.Linear(2, 1)", f"nn.Sequential(nn.Linear(2, 1), {layer})")  # prepare wraps it
     assert not [note for note in notes(trained) if note.startswith("nothing prepares this model")]
+
+
+def test_a_forward_that_splits_its_batch_over_gpus_is_told():
+    net = "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.main = nn.Linear(3, 2)\n"
+    net += "    def forward(self, x):\n        if x.is_cuda and count > 1:\n"
+    net += "            return nn.parallel.data_parallel(self.main, x, range(count))\n        return self.main(x)\n"
+    source = training(functions=f"count = 1\n{net}").replace("model = nn.Linear(3, 2)", "model = Net()")
+    line = next(n for n, text in enumerate(source.lstrip().splitlines(), 1) if "data_parallel(" in text)
+    assert f"data_parallel (line {line}) spreads a batch over GPUs" in noted(source, "AM702")
