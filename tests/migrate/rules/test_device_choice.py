@@ -945,6 +945,31 @@ def test_an_if_that_works_a_number_out_and_does_more_leaves_the_loop(number: str
     assert unchanged(source).startswith("`place` is set to several devices")
 
 
+@pytest.mark.parametrize(
+    ("asked", "read"),
+    [
+        ("args.device", True),
+        ('options["device"]', True),
+        ('options.get("device", "cpu")', True),
+        ('os.environ["LOCAL_RANK"]', False),
+        ("args.local_rank", False),
+        ("who()", False),
+    ],
+)
+def test_an_if_that_falls_back_to_the_cpu_from_what_a_setting_names(asked: str, read: bool):
+    chosen = f"""
+asked = {asked}
+if asked == "cuda" and not torch.cuda.is_available():
+    print("no GPU")
+    place = torch.device("cpu")
+else:
+    place = torch.device(asked)"""
+    if read:
+        assert migrated(script(chosen)).index("accelerator = Accelerator(device=place)\n")
+    else:
+        assert "several devices" in unchanged(script(chosen))
+
+
 CHOSEN_IN_MAIN = """
     import argparse, torch
     from torch import nn

@@ -225,8 +225,14 @@ def _branches(roles: Roles, module: Module, bindings: list[Binding]) -> ast.If |
 
 
 def _is_picked(roles: Roles, module: Module, value: ast.expr) -> bool:
-    """Whether a device is the CPU, the GPU, or one by a number that is an option of the user's as it stands."""
+    """Whether a device is the CPU, the GPU, one by a number that is an option of the user's as it stands, or one by its name."""
     meant = where(roles, module, value)
+    match value:
+        case ast.Call(args=[ast.Name() as name], keywords=[]) if meant & Where.UNKNOWN:
+            bound = module.bindings_of(name) if module.full_name(value.func) == "torch.device" else []
+            return bool(bound) and all(
+                b.kind == "assign" and b.value is not None and _is_setting(b.value) for b in bound
+            )
     if meant & ~(Where.CPU | Where.GPU | Where.FIRST | Where.NUMBERED):
         return False
     options = [n for n in module.walk(value, ast.Attribute) if is_options(roles, module.variable(n.value))]
@@ -235,6 +241,14 @@ def _is_picked(roles: Roles, module: Module, value: ast.expr) -> bool:
     known = {option.value for option in options}
     others = [n for n in module.walk(value, ast.Name) if n not in known and module.qualified(n) is None]
     return not meant & Where.NUMBERED or all(n.id in ("str", "int") for n in others)
+
+
+def _is_setting(value: ast.expr) -> bool:
+    """`args.device`, `config["device"]`, `config.get("device", "cpu")`: what somebody wrote down, and no process's own."""
+    names = [part for part in walk(value) if isinstance(part, ast.Constant | ast.Attribute)]
+    told = [str(part.value if isinstance(part, ast.Constant) else part.attr) for part in names]
+    read = isinstance(value, ast.Attribute | ast.Subscript | ast.Constant) or calls_method(value, "get")
+    return read and not any(each.lower().endswith("rank") for each in told)
 
 
 def check_later(definition: DeviceDefinition) -> None:
