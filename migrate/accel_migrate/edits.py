@@ -141,7 +141,8 @@ def quoted(source: Source, text: str) -> str:
 
 
 _SPEAKS_OF_PROCESSES = re.compile(
-    r"\b(ddp|distributed|process(es)?[ _]group|nccl|backend|ranks?|samplers?|set_epoch|world|gpus?|cuda|device|wrap)\b",
+    r"\b(ddp|distributed\w*|process(es)?[ _]group|nccl|backend|ranks?|samplers?|set_epoch|world|gpus?|cuda|device|wrap"
+    r"|(re)?shuffl\w*)\b",
     re.I,
 )
 

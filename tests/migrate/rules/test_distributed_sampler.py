@@ -28,6 +28,12 @@ def test_shuffle_follows_the_sampler(sampler, loader, expected):
     assert "ampler" not in text
 
 
+@pytest.mark.parametrize(("comment", "stays"), [("DistributedSampler shuffles anew", False), ("of forty rounds", True)])
+def test_set_epoch_goes_with_the_comment_that_speaks_of_it(comment: str, stays: bool):
+    text = migrated(script(body=f"# {comment}\n            sampler.set_epoch(epoch)\n"))
+    assert (comment in text) is stays
+
+
 def test_set_epoch_goes():
     assert "set_epoch" not in migrated(script(body="sampler.set_epoch(epoch + 1)"))
     assert "set_epoch" not in migrated(script(body="loader.sampler.set_epoch(epoch + 1)"))
