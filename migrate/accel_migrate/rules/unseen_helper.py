@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from accel_migrate.analysis.notes.deeds import ASKING, DEEDS, asks, caught_by, deed, opens_window
 from accel_migrate.analysis.notes.elsewhere import IS_READ, done_by_all, done_by_callers, done_elsewhere, done_on_import
-from accel_migrate.analysis.notes.written_once import written_once
+from accel_migrate.analysis.notes.written_once import is_done_once, written_once
 from accel_migrate.edits import note
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module
@@ -56,6 +56,7 @@ def _windows(context: Context) -> Iterator[Change]:
     """`plt.show()` in the training's own file."""
     module, script, training = context.module, context.script, context.training
     calls = [c for c in module.calls if opens_window(script, training, module, c) and _by_all(context, c)]
+    calls = [c for c in calls if not is_done_once(script, training, module, c)]
     if calls:
         message = (
             f"every process opens this window{_as_in(calls)}, and where it waits until it is closed, "

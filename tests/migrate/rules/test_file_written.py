@@ -743,6 +743,18 @@ def test_guards_the_calls_of_a_function_that_only_writes(end: str) -> None:
     assert keeping == KEEPING + end and not told
 
 
+def test_guards_the_calls_of_a_function_that_another_file_has_under_the_same_name() -> None:
+    body = training(inside="rows.append(loss.item())", after='keep(rows, "r.png")', ready="rows = []")
+    imports, _, steps = body.partition("\n\n")
+    helper = KEEPING.replace("plt.savefig(path)", "plt.savefig(path)\n    plt.show()")
+    train = f"{imports}\n{helper}\n\ndef main():\n{indent(steps, '    ')}\n\nmain()\n"
+    files = {"train": train, "other": f"{KEEPING}\n\nkeep([1], 'o.png')\n"}
+    sources = [Source.from_bytes(Path(f"{name}.py"), text.encode()) for name, text in files.items()]
+    (done,) = [result for result in migrate(sources, DEFAULTS) if result.path.stem == "train"]
+    assert 'if accelerator.is_main_process:\n            keep(rows, "r.png")' in done.after.decode(), done.reason
+    assert not [note for note in done.notes if note.code in ("AM504", "AM607")]
+
+
 def test_guards_the_calls_of_a_function_that_draws_into_parts_of_a_figure() -> None:
     helper = KEEPING.replace("fig, axis = plt.subplots()", "fig, axes = plt.subplots(1, 2)").replace(
         "axis.plot", "axes[0].plot"

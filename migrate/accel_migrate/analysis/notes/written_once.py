@@ -87,6 +87,7 @@ def _calls(script: Script, training: Training, written: Written) -> list[tuple[M
         for module in script.project.modules
         for node in module.walk(module.tree, ast.Name, ast.Attribute)
         if (node.id if isinstance(node, ast.Name) else node.attr) == function.name
+        if (known := script.project.definition(module, node)) is None or known.node is function
     ]
     own = [
         each.statement for each in training.storage.written if each.module.scope(each.statement).function is function
@@ -172,6 +173,17 @@ def _arguments(statement: ast.stmt) -> list[ast.expr]:
 def written_once(script: Script, training: Training, module: Module) -> list[ast.stmt]:
     """Those that come under a guard, with all that stands in them."""
     return [w.statement for w in writings(script, training, module) if w.spelled is not None and not w.trouble]
+
+
+def is_done_once(script: Script, training: Training, module: Module, node: ast.AST) -> bool:
+    """Whether a node comes under a guard, itself or with every call of its function."""
+    if any(module.holds(statement, node) for statement in written_once(script, training, module)):
+        return True
+    sites = script.graph.all_sites.get(module.scope(node).function, [])  # type: ignore[arg-type]
+    return bool(sites) and all(
+        any(owner.holds(statement, call) for statement in written_once(script, training, owner))
+        for owner, call in sites
+    )
 
 
 def concerns(script: Script, training: Training, module: Module, statement: ast.stmt) -> bool:
