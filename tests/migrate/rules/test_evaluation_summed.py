@@ -792,3 +792,19 @@ def test_data_that_a_script_trains_on_is_evaluated_by_a_function_over_all_proces
 def test_says_that_a_figure_of_a_shard_is_divided_by_the_length_of_all() -> None:
     message = noted(BOTH.format(counted="judged(model(x.to(device)), y.to(device))"), "AM402")
     assert "its own shard" in message and "`len(data.dataset)` is that of all" in message
+
+
+ON_WHAT_IS_TRAINED = ("hits += (model(x).argmax(1) == y).sum() + (model(-x).argmax(1) == y).sum()",)
+
+
+def test_a_loader_that_the_same_code_trains_on_is_evaluated_by_whole_batches() -> None:
+    source = evaluation(*ON_WHAT_IS_TRAINED, loop="x, y in loader")
+    text = migrated(source + "print(hits / len(loader), total / len(loader))\n")
+    assert "for x, y in accelerator.whole_batches(loader):" in text
+    assert "print(hits / len(loader.base_dataloader), total / len(loader))" in text
+
+
+def test_a_length_that_also_counts_the_steps_of_this_process_leaves_the_loop() -> None:
+    source = evaluation(*ON_WHAT_IS_TRAINED, ready=f"rounds = len(loader)\n{READY}", loop="x, y in loader")
+    assert "rounds = len(loader.base_dataloader)\n" in migrated(source + "print(hits / rounds)\n")
+    assert "AM955" in unchanged(source + "print(hits / rounds, total / rounds)\n")

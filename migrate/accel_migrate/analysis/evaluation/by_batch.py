@@ -547,7 +547,9 @@ class _Judge:
                 if module is self.module and self.shown.counts_rounds(node) and not self._divides(module, node):
                     continue
                 function = module.scope(node).function
-                if function in self.trains and function is not self.loop.function:
+                if function in self.trains and (
+                    function is not self.loop.function or not self._is_for_figures(module, node)
+                ):
                     continue  # a process trains on its own batches
                 around = module.parents[node]
                 shows = isinstance(around, ast.Call) and only_shows(self.roles, module, around)
@@ -557,6 +559,23 @@ class _Judge:
                     raise NotExact("the number of its batches is asked for", node)
                 found.append((module, node))
         return found
+
+    def _is_for_figures(self, module: Module, length: ast.AST) -> bool:
+        """Whether a figure of this loop is divided by a length, beside a training on the same loader."""
+        around = module.parents[length]
+        if isinstance(around, ast.Assign):  # `steps = len(loader)`
+            variables = [module.variable(target) for target in around.targets]
+            reads = [node for variable in variables if variable is not None for node in module.reads(variable)]
+            ours = [self._is_for_figures(module, node) for node in reads]
+            if any(ours) and not all(ours):
+                raise NotExact("the number of its batches is asked for", length)
+            return any(ours)
+        match around:
+            case ast.BinOp(left=figure, op=ast.Div(), right=by) | ast.AugAssign(target=figure, op=ast.Div(), value=by):
+                names = [part for part in walk(figure) if isinstance(part, ast.Name)]
+                bound = [binding for name in names for binding in reaching(module, name)]
+                return by is length and any(module.holds(self.loop.statement, each.statement) for each in bound)
+        return False
 
     def _divides(self, module: Module, length: ast.Call) -> bool:
         """`total / len(loader)`, `total /= len(loader)`."""

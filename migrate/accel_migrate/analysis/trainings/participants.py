@@ -442,8 +442,7 @@ class ParticipantFinder:
         by_rows = self._judged_by_rows(loop, variable, moves)
         training = [other for other in loops if other.trains and not sources.isdisjoint(self._sources(other))]
         trains = frozenset(other.function for other in training)
-        apart = all(other.function is not loop.function for other in training)
-        if isinstance(by_rows, Gather) or self.for_accelerate or not apart:
+        if isinstance(by_rows, Gather) or self.for_accelerate:
             return by_rows
         by_batch = judge_by_batch(self.roles, self.graph, by_rows, trains)
         return self._in_place(loops, by_batch) if isinstance(by_batch, Whole) else by_batch
