@@ -1,7 +1,7 @@
 """AM802: a loss that is not a plain mean over samples weighs differently once gradients are averaged over processes.
 
-Silent where `loss_reduced` proves a mean of samples that `paired_rows` does not see set against each other; AM812 speaks of
-losses of which nothing can be proven.
+Silent where `loss_reduced` proves a mean of samples that are not set against each other; AM812 speaks of losses of which
+nothing can be proven.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.batch_rows import trains_on_share
 from accel_migrate.analysis.notes.loss_reduced import reduced
-from accel_migrate.analysis.notes.paired_rows import paired_rows
 from accel_migrate.edits import note
 from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Safety
@@ -36,7 +35,7 @@ _BETWEEN = (
 )
 _SPLIT = ", and those of batch_size / N where batches are split over processes"
 _ONCE = ", once each has samples of its own"
-_TOLD = {"sum": _SUM, "uneven": _UNEVEN, "weighted": _WEIGHTED}
+_TOLD = {"sum": _SUM, "uneven": _UNEVEN, "weighted": _WEIGHTED, "between": _BETWEEN}
 
 
 def find(context: Context) -> Iterator[Change]:
@@ -44,12 +43,8 @@ def find(context: Context) -> Iterator[Change]:
     for backward in training.backwards:
         if backward.module is context.module:
             kind, node, sure = reduced(graph, backward)
-            pair = paired_rows(graph, backward)
-            told = [_message(context, _TOLD[kind], node, sure)] if kind in _TOLD else []
-            told += [_message(context, _BETWEEN, pair.node, pair.sure)] if pair is not None else []
-            for message in told:
-                yield note(context, CODE, backward.call, message)
-            if told:
+            if kind in _TOLD:
+                yield note(context, CODE, backward.call, _message(context, _TOLD[kind], node, sure))
                 return
 
 

@@ -5,16 +5,16 @@ come of one sample by operations that are known to keep them apart. Any other is
 batches are that it is a mean over is another question.
 
 Every expression has a kind. A scalar is a `mean`, a `sum`, a mean by an `uneven` count, one `weighted` by class, or `unknown`;
-`rows` is a tensor that still has its samples, `free` what no sample has part in, `unseen` what a call gives that cannot be read.
+`rows` is a tensor that still has its samples, and `between` one of each row with each other; `free` what no sample has part in,
+`unseen` what a call gives that cannot be read.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 
-from accel_migrate.analysis.notes.paired_rows import paired_rows
 from accel_migrate.analysis.notes.settled import may_come_about
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.constructions import all_constructions, padding
@@ -38,6 +38,7 @@ from accel_migrate.flow.closure import closure
 from accel_migrate.flow.nodes import (
     all_arguments,
     arguments_at,
+    called_name,
     calls_method,
     is_call_of,
     is_none,
@@ -68,8 +69,12 @@ _BY_ROW = (
     "interpolate", "logical_and", "lgamma", "normalize", "one_hot", "pad", "pairwise_distance", "sign", "stack", "sub",
     "upsample", "vstack", "where",
 )  # fmt: skip
+_SAMPLES = Role.BATCH | Role.OUTPUT
+_NAMED = (ast.Name, ast.Attribute, ast.Call)
+_TURNING = ("transpose", "permute", "swapaxes", "swapdims")
+_SIDES = ("cosine_similarity", "pairwise_distance")  # by the rows of both
 _NUMBERS = ("math.", "numpy.", "random.", "time.", "pandas.", "sklearn.")
-_MADE = re.compile(r"zeros|ones|full|empty|rand|arange|linspace|eye|tensor|\w*Tensor|from_numpy|normal|is_")
+_MADE = re.compile(r"zeros|ones|full|empty|rand|arange|linspace|eye|tensor|\w*Tensor|from_numpy|normal(?!ize)|is_")
 _DEPTH = 40
 _LONGEST = 40  # characters of an expression that is named
 
@@ -78,8 +83,7 @@ def unseen_losses(script: Script, training: Training) -> Iterator[Unseen]:
     """The losses that are neither proven to be means over samples nor known to be something else."""
     for backward in training.backwards:
         found = reduced(script.graph, backward)
-        pair = paired_rows(script.graph, backward) if found.kind == "unknown" else None
-        if found.kind == "unknown" and (pair is None or pair.node is not found.node):  # AM802 speaks of pairs
+        if found.kind == "unknown":
             node = found.node if isinstance(found.node, ast.expr) else backward.loss
             owner = next((module for module in script.project.modules if node in module.parents), backward.module)
             name = f"{unparse(node.func)}()" if isinstance(node, ast.Call) else unparse(node)
@@ -159,13 +163,16 @@ class _Search:
             case ast.Subscript(value=inner, slice=key):
                 index = key.value if isinstance(key, ast.Constant) and isinstance(key.value, int) else 0
                 found = self.kind(module, inner, index)
-                return Reduced("rows") if found.kind in ("unseen", "free") else found
+                whole = found.kind == "free" and _place_of_one(node) is not None
+                return Reduced("rows") if found.kind in ("unseen", "free") and not whole else found
         return Reduced("rows")
 
     # ---- operations
 
     def _operation(self, module: Module, left: ast.expr, op: ast.operator, right: ast.expr, node: ast.AST) -> Reduced:
         first, second = self.kind(module, left), self.kind(module, right)
+        if self._is_spread(module, left, right):
+            return self._between(module, (left, right), node)
         if isinstance(op, ast.Div | ast.FloorDiv):
             return self._divided(module, first, right, second, node)
         if isinstance(op, ast.Mult):
@@ -176,18 +183,41 @@ class _Search:
                 return Reduced("unknown", node)
             return worst([first, second])
         if isinstance(op, ast.MatMult):
-            return self._product(first, second, node)
+            return self._product(module, left, right, node)
         if isinstance(op, ast.Pow) and first.kind == "mean":
             return Reduced("unknown", node)
         return worst([first, second])
 
-    def _product(self, first: Reduced, second: Reduced, node: ast.AST) -> Reduced:
-        """Rows by weights are rows; rows by rows may be pairs of samples."""
-        return Reduced("rows") if "free" in (first.kind, second.kind) else Reduced("unseen", node)
+    def _product(self, module: Module, left: ast.expr, right: ast.expr, node: ast.AST, flat: bool = False) -> Reduced:
+        """Rows by weights are rows, and rows by rows that are turned are pairs; those of a batch of matrices are not known."""
+        bound = reaching(module, right)
+        turned = (bound[0].whole or right) if len(bound) == 1 else right
+        if _turns(module, turned, flat):
+            return self._between(module, (left, right), node)
+        kinds = [self.kind(module, side).kind for side in (left, right)]
+        return Reduced("rows") if "free" in kinds else Reduced("unseen", node)
+
+    def _between(self, module: Module, sides: Sequence[ast.expr], node: ast.AST, sure: bool = True) -> Reduced:
+        """Each row of one side with each of the other; sure only where all of them are seen to be samples."""
+        kinds = [self.kind(module, side).kind for side in sides]
+        if set(kinds) != {"rows"}:
+            return Reduced("rows") if "free" in kinds else Reduced("unseen", node)
+        given = [any(self.roles.role(module, p) & _SAMPLES for p in module.walk(side, *_NAMED)) for side in sides]
+        return Reduced("between", node, sure and all(given))
+
+    def _is_spread(self, module: Module, *sides: ast.expr) -> bool:
+        """`a.unsqueeze(1) - b.unsqueeze(0)`, `a[:, None] * b[None]`."""
+        places = []
+        for side in sides:
+            bound = reaching(module, side)
+            places.append(_place_of_one((bound[0].whole or side) if len(bound) == 1 else side))
+        return set(places) == {0, 1}
 
     def _divided(self, module: Module, first: Reduced, by: ast.expr, second: Reduced, node: ast.AST) -> Reduced:
         if second.kind in ("sum", "uneven"):
             return Reduced("uneven", node)
+        if "between" in (first.kind, second.kind):
+            return worst([first, second])
         if first.kind == "sum" and not isinstance(by, ast.Constant):
             return Reduced("mean") if self._is_size(module, by) else Reduced("unknown", node)
         if first.kind == "mean" and second.kind in ("mean", "unseen") and not self._is_size(module, by):
@@ -222,11 +252,11 @@ class _Search:
                 return told  # `loss.data`
             if node.attr == "loss" or ("loss" in node.attr.lower() and told.kind == "rows"):
                 return Reduced("unknown", node)
-            return told if told.kind in WORST[:4] else Reduced("rows")
+            return told if told.kind in WORST[:5] else Reduced("rows")
         if self.roles.of(variable) & Role.BATCH:
             return Reduced("rows")
         if isinstance(node, ast.Name):
-            bindings = _last(module, node, reaching(module, node))
+            bindings = _last(module, node, reaching(module, node) or bindings)  # `(h := model(x)) @ h.t()`
         found = [self._binding(owner, variable, binding, index) for binding in bindings]
         return worst([*found, *self._added(owner, variable)])
 
@@ -257,7 +287,7 @@ class _Search:
         if binding.kind in ("for", "comprehension"):
             if is_of_weights(binding.value) or (found.kind == "free" and self._is_listed(module, binding.value)):
                 return Reduced("free")
-            return found if found.kind in ("mean", *WORST[:3]) else Reduced("rows")
+            return found if found.kind in ("mean", "between", *WORST[:3]) else Reduced("rows")
         return found
 
     def _is_listed(self, module: Module, node: ast.expr | None, depth: int = 0) -> bool:
@@ -276,6 +306,8 @@ class _Search:
 
     def _passed(self, variable: Variable) -> Reduced:
         """What callers hand over for a parameter; a model's or a criterion's forward is handed samples."""
+        if variable.name == variable.scope.self_name:
+            return Reduced("free")
         if getattr(variable.scope.node, "name", "") in ("forward", "__call__"):
             return Reduced("rows")
         left = default_of(variable.scope.node, variable.name)  # what a call leaves out
@@ -327,15 +359,20 @@ class _Search:
         if (torch and node.args) or (isinstance(function, ast.Attribute) and not dotted):
             inner = node.args[0] if torch else function.value  # type: ignore[attr-defined]
             over = [*node.args[torch:], *[k.value for k in node.keywords if k.arg in ("dim", "axis")]]
+            turns = _turns_rows(name, node.args[torch:], node.keywords)
             if name == "norm":  # `norm(2, dim=1)`: the first is its order
                 over = over[1:] if node.args[torch:] else over
             if name in ("sum", "mean", "nanmean", *_OVER_ALL):
                 return self._over(module, name, inner, over, node)
             if name in ("mm", "matmul") and len(node.args) > torch:
-                return self._product(self.kind(module, inner), self.kind(module, node.args[torch]), node)
-            if (name in _SAME or name.endswith("_") or _turns_rows(name, node.args, node.keywords)) and not torch:
+                return self._product(module, inner, node.args[torch], node, flat=name == "mm")
+            if name in ("flip", "roll") and not turns:
+                return self._between(module, (inner,), node, sure=False)  # time may come first
+            if (name in _SAME or name.endswith("_") or turns) and not torch:
                 found = self.kind(module, inner, index)
                 return Reduced("unknown", node) if found.kind in ("mean", "sum") and name in _CURVED else found
+            if name in ("diag", "diagonal") and self.kind(module, inner).kind == "between":
+                return self.kind(module, inner)
         if dotted == "torch.nn.Parameter":
             return Reduced("free")
         if torch:
@@ -363,8 +400,11 @@ class _Search:
             return Reduced("unknown", node)
         if found.kind == "free" or _MADE.match(name):
             return Reduced("free")
+        pairs = name in ("cdist", "pdist") or (name in _SIDES and self._is_spread(module, *node.args[:2]))
+        if pairs:
+            return self._between(module, node.args[: 1 if name == "pdist" else 2], node, sure=name != "cdist")
         by_row = name in _BY_ROW or _turns_rows(name, node.args[1:], node.keywords)
-        return found if by_row or found.kind in WORST[:4] else Reduced("unseen", node)
+        return found if by_row or found.kind in WORST[:5] else Reduced("unseen", node)
 
     def _is_of_samples(self, module: Module, node: ast.Call) -> bool:
         """`grad(net(x).sum(), x)`: by samples, not by weights; the sum is what lets each sample have the gradient of its own."""
@@ -396,13 +436,18 @@ class _Search:
             both = both and not self._is_for_each_sample(module, one)
             if both or self._is_mask(module, one.slice):
                 return Reduced("uneven", one)
-        unclear = [rows for each in given if (rows := self._given(module, each)).kind == "unseen"]
+        kinds = [self._given(module, each) for each in given]
+        between = [each for each in kinds if each.kind == "between"]
+        unclear = [each for each in kinds if each.kind == "unseen"]
+        if between:
+            return between[0]
         return Reduced("unknown", unclear[0].node) if unclear and found.kind == "mean" else found
 
     def _given(self, module: Module, node: ast.expr) -> Reduced:
         """What a loss is given; what a model gives for a batch has a row for each sample."""
-        rows = self.roles.role(module, node) & (Role.BATCH | Role.OUTPUT)
-        return Reduced("rows") if rows else self.kind(module, node)
+        found = self.kind(module, node)
+        rows = found.kind != "between" and self.roles.role(module, node) & _SAMPLES
+        return Reduced("rows") if rows else found
 
     def _over(self, module: Module, name: str, inner: ast.expr, over: list[ast.expr], node: ast.Call) -> Reduced:
         """A reduction over everything, or over the dimensions that it names."""
@@ -418,9 +463,9 @@ class _Search:
             chosen = self._chosen(module, inner)
             if chosen is not None:
                 return Reduced("uneven", chosen)
-            if found.kind == "unseen" and not self.roles.role(module, inner) & (Role.BATCH | Role.OUTPUT):
+            if found.kind == "unseen" and not self.roles.role(module, inner) & _SAMPLES:
                 return Reduced("unknown", found.node)
-            return found if found.kind in WORST[:4] else Reduced("mean")
+            return found if found.kind in WORST[:5] else Reduced("mean")
         return found if found.kind not in ("rows", "unseen") else Reduced("unknown", node)
 
     def _summed(self, module: Module, inner: ast.expr, node: ast.Call) -> Reduced:
@@ -616,10 +661,34 @@ def _counts_out(module: Module, key: ast.expr) -> bool:
     return bool(bound) and len(loops) == len(bound) and all(is_call_of(g.iter, "range") and not g.ifs for g in loops)
 
 
+def _turns(module: Module, node: ast.expr, flat: bool) -> bool:
+    """`b.t()`, `b.T`, `b.transpose(0, 1)`; of matrices that are `flat` the last two dimensions are all."""
+    if isinstance(node, ast.Attribute):
+        return node.attr == "T" or (flat and node.attr == "mT")
+    if not isinstance(node, ast.Call):
+        return False
+    name = called_name(node)
+    dims = {unparse(dim) for dim in node.args[bool(module.full_name(node.func)) :]}
+    return name == "t" or (name in _TURNING and (dims == {"0", "1"} or (flat and dims == {"-1", "-2"})))
+
+
+def _place_of_one(node: ast.expr) -> int | None:
+    """Where a dimension of one is put in."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr="unsqueeze"), args=[ast.Constant(value=int(place))]):
+            return place
+        case ast.Subscript(slice=ast.Constant(value=None) | ast.Tuple(elts=[ast.Constant(value=None), *_])):
+            return 0
+        case ast.Subscript(slice=ast.Tuple(elts=[ast.Slice(), ast.Constant(value=None), *_])):
+            return 1
+    return None
+
+
 def _turns_rows(name: str, given: list[ast.expr], keywords: list[ast.keyword]) -> bool:
     """`flip(x, [1])`, `roll(x, 1, dims=2)`: within each sample, and not from one to another."""
     if name not in ("flip", "roll"):
         return False
     over = [*given[name == "roll" :], *[keyword.value for keyword in keywords if keyword.arg == "dims"]]
     places = [p for each in over for p in (each.elts if isinstance(each, ast.Tuple | ast.List) else [each])]
+    places = [p.operand if isinstance(p, ast.UnaryOp) and isinstance(p.op, ast.USub) else p for p in places]
     return bool(places) and all(isinstance(p, ast.Constant) and isinstance(p.value, int) and p.value for p in places)

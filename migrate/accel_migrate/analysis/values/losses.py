@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from accel_migrate.flow.nodes import is_none, parts_of_value, walk
 
-WORST = ("sum", "uneven", "weighted", "unknown", "unseen", "mean", "rows", "free")
+WORST = ("sum", "uneven", "weighted", "unknown", "between", "unseen", "mean", "rows", "free")
 _WEIGHS = {"CrossEntropyLoss": 0, "NLLLoss": 0, "cross_entropy": 2, "nll_loss": 2}  # where `weight` stands
 
 
