@@ -200,7 +200,7 @@ _OF_TENSORS = frozenset({
     "unsqueeze", "squeeze", "transpose", "permute", "detach", "clone", "new", "new_zeros", "new_tensor", "new_ones",
     "parameters", "buffers", "weight", "bias", "state_dict", "train", "eval", "named_parameters", "is_cuda", "mean", "sum",
     "t", "argmax", "argmin", "argsort", "topk", "softmax", "log_softmax", "sigmoid", "flatten", "repeat", "expand", "nonzero",
-    "requires_grad",
+    "requires_grad", "unbind", "chunk", "contiguous", "type_as",
 })  # fmt: skip
 
 

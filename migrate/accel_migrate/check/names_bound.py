@@ -9,6 +9,7 @@ from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.correlated import is_bound_under_its_condition
 from accel_migrate.check.deferred import deferred_reads, lost_on_import
 from accel_migrate.check.evidence import is_accelerator
+from accel_migrate.check.known_to_one import known_to_one
 from accel_migrate.check.pair import Pair
 from accel_migrate.flow.cfg import graph_of
 from accel_migrate.flow.definitions import BUILTINS, Read
@@ -29,6 +30,8 @@ def find(project: Project) -> Iterator[Violation]:
         yield from _made_again(file)
         yield from _set_too_late(file)
     yield from _gone_from_a_file(project)
+    for owner, node, message in known_to_one(project.evidence.after):
+        yield Violation(CODE, owner.path, node.lineno, message)
     yield from _compiled(project)
     for file, name, function in lost_on_import(project):
         message = f"{function}() reads `{name}`, which is bound only when {file.path.name} is run as a script"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.migrate.check.reading import said
 
 MADE = "from accel_runtime import Accelerator\n"
@@ -158,3 +160,37 @@ def test_the_accelerator_in_what_torchscript_compiles() -> None:
         before = net.format(move=".cuda()", **parts).replace("accelerator = Accelerator()", "count = 1")
         after = MADE + net.format(move=".to(accelerator.device)", **parts)
         assert bool(said("AM950", before, after)) is found
+
+
+REPORT = """
+from accel_runtime import Accelerator
+import torch.distributed as dist
+
+def report(values):
+    if dist.get_rank() == 0:
+        mean, best = sum(values), max(values)
+    else:
+        mean = None
+        best = None
+    return {given}
+
+accelerator = Accelerator()
+{read}
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "read", "fails"),
+    [
+        ("mean", "found = report([1])\nprint(found[0])", True),
+        ("mean, best", "mean, best = report([1])\nprint(best + 1)", True),
+        ("mean, best", "mean, best = report([1])\nrows = []\nrows.append(best.real)", True),
+        ("mean", "found = report([1])\nif found is not None:\n    print(found[0])", False),
+        ("mean", "found = report([1])\nif accelerator.is_main_process:\n    print(found[0])", False),
+        ("mean", "found = report([1])\nprint(found)", False),
+        ("values", "found = report([1])\nprint(found[0])", False),
+    ],
+)
+def test_what_one_process_alone_works_out_is_not_read_by_all(given: str, read: str, fails: bool) -> None:
+    after = REPORT.format(given=given, read=read)
+    assert bool(said("AM950", "x = 1\n", after)) is fails

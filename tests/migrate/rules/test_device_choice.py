@@ -747,10 +747,11 @@ def test_a_constructor_that_may_set_another_device_is_left(changed: dict[str, st
     unchanged(constructed(**changed))
 
 
-def test_what_a_predictor_gives_is_no_settings() -> None:
+@pytest.mark.parametrize("count", ["scores.shape[0]", "len(scores.unbind())"])
+def test_what_a_predictor_gives_is_no_settings(count: str) -> None:
     head = """
         def ranks(scores):
-            return torch.arange(scores.shape[0], device=scores.device)
+            return torch.arange(COUNT, device=scores.device)
 
         class Head(nn.Module):
             def __init__(self, predictor):
@@ -767,7 +768,7 @@ def test_what_a_predictor_gives_is_no_settings() -> None:
         .replace("--where", "--device")
         .partition("parser =")
     )
-    assert "device=scores.device" in migrated(f"{above}{dedent(head)}parser ={rest}")
+    assert "device=scores.device" in migrated(f"{above}{dedent(head).replace('COUNT', count)}parser ={rest}")
 
 
 @pytest.mark.parametrize(
