@@ -26,6 +26,7 @@ _NAMED = frozenset(
 )
 _WRITES = frozenset(["torch.save", "pickle.dump", "joblib.dump"])
 _WHOLE = _WRITES | {"pickle.dumps", "copy.deepcopy", "torch.jit.script"}
+_READS = frozenset(["torch.load", "pickle.load", "joblib.load"])
 _RUN = frozenset(["train", "eval", "parameters", "forward"])
 _DEPTH = 12
 
@@ -120,8 +121,15 @@ class _Models:
                 homes = self._side.flows.function_file
                 return any(self.may_be(homes[f], result, seen) for f in callees for result in returned(f))
             case ast.Subscript():
-                return bool(self._side.flows.made(file, node, "prepared") & self.made)
+                prepared = self._side.flows.made(file, node, "prepared") & self.made
+                return bool(prepared) and not self._is_read(file, node.value)
         return False
+
+    def _is_read(self, file: Module, node: ast.expr) -> bool:
+        """`torch.load(path)`: what a file holds under a key is no model of this run, whatever was stored under it."""
+        stores = self._stores.reaching(file, node) if isinstance(node, ast.Name) else []
+        values = [store.value for store in stores] or [node]
+        return all(isinstance(each, ast.Call) and file.qualified(each.func) in _READS for each in values)
 
     def _name(self, file: Module, name: ast.Name, seen: frozenset[ast.AST]) -> bool:
         there = self._side.program.imported(file, name.id) if file.qualified(name) is not None else None

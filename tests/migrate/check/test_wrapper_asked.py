@@ -134,3 +134,13 @@ def test_a_method_of_the_model_itself_takes_its_weights() -> None:
     assert said("AM970", "x = 1\n", source.format("self.state_dict()", "", "net.keep()\n"))
     assert not said("AM970", "x = 1\n", source.format("self.state_dict()", "net.keep()\n", ""))
     assert not said("AM970", "x = 1\n", source.format("accelerator.get_state_dict(self)", "", "net.keep()\n"))
+
+
+@pytest.mark.parametrize("read", ["torch.load('a')['net']", "kept['net']"])
+def test_what_a_file_holds_is_no_model_of_this_run(read: str) -> None:
+    text = "import torch\nkept = torch.load('a')\nnet = Net()\n{}\nnet(1)\n"
+    text += f"torch.save({{{{'net': net}}}}, 'a')\nother = {read}\nprint(other.state_dict())\n"
+    made = "from accel_runtime import Accelerator\naccelerator = Accelerator()\nnet = accelerator.prepare(net)"
+    result = text.format(made).replace("torch.save(", "accelerator.save(")
+    assert not said("AM970", text.format(""), result)
+    assert said("AM970", text.format(""), result.replace(f"other = {read}", "other = net"))
