@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
-from accel_migrate.check.condition import Condition, Project, Violation
-from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names, step_of
+from accel_migrate.check.condition import Condition, at_places
+from accel_migrate.check.evidence import Evidence, Found, Side, argument_of, is_accelerator, parameter_names, step_of
 from accel_migrate.check.handed_out import HandedOut, callables
 from accel_migrate.check.visible_gpus import named_too_late
 from accel_migrate.flow.main_guard import under_main
@@ -14,14 +13,8 @@ from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
 
-Found = Iterator[tuple[Module, ast.AST, str]]
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _STARTERS = ("torch.multiprocessing.spawn", "torch.multiprocessing.Process", "multiprocessing.Process")
-
-
-def find(project: Project) -> Iterator[Violation]:
-    for file, node, message in _found(project.evidence):
-        yield Violation("AM952", file.path, getattr(node, "lineno", 1), message)
 
 
 def _found(evidence: Evidence) -> Found:
@@ -237,5 +230,5 @@ CONDITION = Condition(
     "one that runs the backward pass is the one that prepared the model.",
     example_before="for epoch in range(9):\n    accelerator = Accelerator()\n    train(model, accelerator)",
     example_after="accelerator = Accelerator()\nfor epoch in range(9):\n    train(model, accelerator)",
-    find=find,
+    find=at_places("AM952", _found),
 )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from accel_migrate.check.condition import Condition, Project, Violation
-from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
+from accel_migrate.check.condition import Condition, at_places
+from accel_migrate.check.evidence import Evidence, Found, Side, is_accelerator, step_of
 from accel_migrate.flow.calls import Made, Place
 from accel_migrate.flow.nodes import opposite, unparse, walk
 from accel_migrate.flow.program import Function
@@ -54,12 +54,7 @@ _FILES = (
 )
 
 
-def find(project: Project) -> Iterator[Violation]:
-    for file, node, message in _found(project.evidence):
-        yield Violation("AM954", file.path, getattr(node, "lineno", 1), message)
-
-
-def _found(evidence: Evidence) -> Iterator[tuple[Module, ast.AST, str]]:
+def _found(evidence: Evidence) -> Found:
     """Calls of the result that only some processes would come to, with what stands in the way."""
     side = evidence.after
     guards = side.once(Guards)
@@ -122,7 +117,7 @@ def _are_opposite(first: ast.AST, second: ast.AST) -> bool:
     )
 
 
-def _waits_for_files(side: Side) -> Iterator[tuple[Module, ast.AST, str]]:
+def _waits_for_files(side: Side) -> Found:
     """Waiting under a question for a file: one process may ask before another writes it, and would not wait."""
     waits = list(side.asked("wait_for_everyone"))
     guards = Guards(side, _asks_for_file) if waits else None
@@ -136,7 +131,7 @@ def _waits_for_files(side: Side) -> Iterator[tuple[Module, ast.AST, str]]:
             )
 
 
-def _bare_states(side: Side, guards: Guards) -> Iterator[tuple[Module, ast.AST, str]]:
+def _bare_states(side: Side, guards: Guards) -> Found:
     """The weights of a prepared model, or of a part of it, taken past the Accelerator by one process."""
     models = set[Made]().union(*side.runs_prepared.values())
     roots = [
@@ -158,7 +153,7 @@ def _bare_states(side: Side, guards: Guards) -> Iterator[tuple[Module, ast.AST, 
                 )
 
 
-def _optimizer_states(side: Side, guards: Guards) -> Iterator[tuple[Module, ast.AST, str]]:
+def _optimizer_states(side: Side, guards: Guards) -> Found:
     """The state of a prepared optimizer: where weights are sharded it is gathered from all processes."""
     optimizers = {
         made
@@ -301,5 +296,5 @@ CONDITION = Condition(
     "weights of the bare model, or the state of an optimizer: where they are sharded it has a part of them.",
     example_before="if accelerator.is_main_process:\n    torch.save(accelerator.get_state_dict(model), path)",
     example_after="weights = accelerator.get_state_dict(model)\nif accelerator.is_main_process:\n    torch.save(weights, path)",
-    find=find,
+    find=at_places("AM954", _found),
 )

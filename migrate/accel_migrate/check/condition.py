@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from accel_migrate.check.evidence import Evidence
+from accel_migrate.check.evidence import Evidence, Found
 from accel_migrate.check.pair import Pair
 from accel_migrate.plan import Safety
 
@@ -52,5 +52,12 @@ class Condition:
     find: Callable[[Project], Iterator[Violation]] = field(repr=False)
     safety: Safety = Safety.NOTE
 
-    def violation(self, file: Pair, node: object, message: str) -> Violation:
-        return Violation(self.code, file.path, getattr(node, "lineno", 1), message)
+
+def at_places(code: str, found: Callable[[Evidence], Found]) -> Callable[[Project], Iterator[Violation]]:
+    """The violations of a condition that finds places of the result."""
+
+    def find(project: Project) -> Iterator[Violation]:
+        for file, node, message in found(project.evidence):
+            yield Violation(code, file.path, getattr(node, "lineno", 1), message)
+
+    return find

@@ -8,15 +8,14 @@ import re
 from collections.abc import Container, Iterator
 from functools import cached_property
 
-from accel_migrate.check.condition import Condition, Project, Violation
-from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, step_of
+from accel_migrate.check.condition import Condition, at_places
+from accel_migrate.check.evidence import Evidence, Found, Side, argument_of, is_accelerator, step_of
 from accel_migrate.check.stores import Stores
 from accel_migrate.flow.calls import Site
 from accel_migrate.flow.nodes import called_name, unparse, walk
 from accel_migrate.flow.program import Function, default_of
 from accel_migrate.flow.scopes import Module, Scope
 
-Found = Iterator[tuple[Module, ast.AST, str]]
 _DEPTH = 100
 _KINDS = frozenset({"cpu", "cuda", "mps", "xpu"})  # without a number: what of it a process has
 _OF_ALL = frozenset(
@@ -24,11 +23,6 @@ _OF_ALL = frozenset(
 )
 _SETTING = re.compile(r"arg|conf|cfg|opt|param|set", re.I)
 _SETTINGS = frozenset({"SimpleNamespace", "Namespace", "dict", "EasyDict", "set_defaults", "update", "setdefault"})
-
-
-def find(project: Project) -> Iterator[Violation]:
-    for file, node, message in _found(project.evidence):
-        yield Violation("AM956", file.path, getattr(node, "lineno", 1), message)
 
 
 def _found(evidence: Evidence) -> Found:
@@ -589,5 +583,5 @@ CONDITION = Condition(
     "given to the Accelerator.",
     example_before="model = accelerator.prepare(model)\nloss = model(x.to(args.device))",
     example_after="model = accelerator.prepare(model)\nloss = model(x.to(accelerator.device))",
-    find=find,
+    find=at_places("AM956", _found),
 )

@@ -20,6 +20,7 @@ from accel_migrate.flow.scopes import STATEMENTS, Module, Scope
 
 NAME = "accelerator"
 Step = ast.stmt
+Found = Iterator[tuple[Module, ast.AST, str]]  # where a result breaks a condition, with what is said of it
 T = TypeVar("T")
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.condition import Condition, at_places
 from accel_migrate.check.devices_together import Devices
-from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
+from accel_migrate.check.evidence import Evidence, Found, Side, is_accelerator, step_of
 from accel_migrate.check.machines_gpu import MachinesGpu
 from accel_migrate.check.scattered import fed_from_the_cpu
 from accel_migrate.check.stores import Stores
@@ -18,7 +18,6 @@ from accel_migrate.flow.nodes import called_name, unparse, walk
 from accel_migrate.flow.points import never_returns
 from accel_migrate.flow.scopes import Module, Scope
 
-Found = Iterator[tuple[Module, ast.AST, str]]
 _LOADER = "torch.utils.data.DataLoader"
 _CUDA = ("torch.cuda.is_available", "torch.cuda.device_count")
 _PASSED_ON = (
@@ -34,11 +33,6 @@ _PASSED_ON = (
     "transpose",
     "contiguous",
 )
-
-
-def find(project: Project) -> Iterator[Violation]:
-    for file, node, message in _found(project.evidence):
-        yield Violation("AM959", file.path, getattr(node, "lineno", 1), message)
 
 
 def _found(evidence: Evidence) -> Found:
@@ -512,5 +506,5 @@ CONDITION = Condition(
     "And the Accelerator may choose another accelerator than CUDA, so that a move under a question for CUDA is not enough.",
     example_before="for inputs, targets in plain_loader:\n    outputs = model(inputs)",
     example_after="for inputs, targets in plain_loader:\n    outputs = model(inputs.to(accelerator.device))",
-    find=find,
+    find=at_places("AM959", _found),
 )

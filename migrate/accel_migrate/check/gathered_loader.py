@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
-from accel_migrate.check.condition import Condition, Project, Violation
-from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
+from accel_migrate.check.condition import Condition, at_places
+from accel_migrate.check.evidence import Evidence, Found, Side, is_accelerator, step_of
 from accel_migrate.check.loader_origins import of_every_loader
 from accel_migrate.check.shares_counted import (
     GROWS,
@@ -21,13 +20,6 @@ from accel_migrate.check.shares_counted import (
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
-
-Found = Iterator[tuple[Module, ast.AST, str]]
-
-
-def find(project: Project) -> Iterator[Violation]:
-    for file, node, message in _found(project.evidence):
-        yield Violation("AM955", file.path, getattr(node, "lineno", 1), message)
 
 
 def _found(evidence: Evidence) -> Found:
@@ -268,5 +260,5 @@ CONDITION = Condition(
     "must be gathered or reduced. Rows are those of the original only if no batch is left out.",
     example_before="for x, y in plain_loader:\n    correct += accelerator.gather_for_metrics(model(x).argmax(1) == y).sum()",
     example_after="for x, y in prepared_loader:\n    correct += accelerator.gather_for_metrics(model(x).argmax(1) == y).sum()",
-    find=find,
+    find=at_places("AM955", _found),
 )

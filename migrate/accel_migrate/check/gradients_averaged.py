@@ -5,22 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.condition import Condition, at_places
 from accel_migrate.check.drawn_anew import drawn_anew
-from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
+from accel_migrate.check.evidence import Evidence, Found, Side, is_accelerator, step_of
 from accel_migrate.check.left_beside import left_beside
 from accel_migrate.check.loss_paths import RUNS_NOTHING, Losses
 from accel_migrate.check.stores import Stores
 from accel_migrate.flow.calls import Place
 from accel_migrate.flow.nodes import called_name, unparse, walk
 from accel_migrate.flow.scopes import Module
-
-Found = Iterator[tuple[Module, ast.AST, str]]
-
-
-def find(project: Project) -> Iterator[Violation]:
-    for file, node, message in _found(project.evidence):
-        yield Violation("AM967", file.path, getattr(node, "lineno", 1), message)
 
 
 def _found(evidence: Evidence) -> Found:
@@ -306,5 +299,5 @@ CONDITION = Condition(
     "itself must not get into weights or gradients once they are alike on all.",
     example_before="loss = teacher(x).mean()  # only model is prepared\naccelerator.backward(loss)",
     example_after="loss = model(x).mean()\naccelerator.backward(loss)",
-    find=find,
+    find=at_places("AM967", _found),
 )

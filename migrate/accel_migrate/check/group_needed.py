@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.condition import Condition, at_places
 from accel_migrate.check.divergence import ends_the_run
-from accel_migrate.check.evidence import Evidence, Side
+from accel_migrate.check.evidence import Evidence, Found, Side
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
@@ -32,11 +32,6 @@ _COUNTS = re.compile(r"world|num_processes|nprocs|count|size", re.IGNORECASE)
 _DEEPEST = 6
 
 
-def find(project: Project) -> Iterator[Violation]:
-    for file, node, message in _found(project.evidence):
-        yield Violation("AM966", file.path, getattr(node, "lineno", 1), message)
-
-
 def _gone(evidence: Evidence) -> list[tuple[Module, ast.Call]]:
     """The calls that started a group, of the files from which one disappeared."""
     there = {file.path: _starts(file) for file in evidence.after.involved}
@@ -52,7 +47,7 @@ def _starts(file: Module) -> list[ast.Call]:
     return file.calls_of((_STARTS,))
 
 
-def _found(evidence: Evidence) -> Iterator[tuple[Module, ast.AST, str]]:
+def _found(evidence: Evidence) -> Found:
     side, gone = evidence.after, _gone(evidence)
     if not gone:
         return
@@ -133,7 +128,7 @@ def _asks(file: Module, node: ast.AST) -> bool:
     return False
 
 
-def _chosen(side: Side) -> Iterator[tuple[Module, ast.AST, str]]:
+def _chosen(side: Side) -> Found:
     """What the project builds only where the group is started: the original did so on one process as well."""
     for file in side.involved:
         for node in file.walk(file.tree, ast.If):
@@ -163,5 +158,5 @@ CONDITION = Condition(
     "for a launcher alone (`assert rank != -1`) does not end the script on one process.",
     example_before="accelerator = Accelerator()\nsampler = DistributedSampler(rows)",
     example_after="accelerator = Accelerator()\nsampler = DistributedSampler(rows) if accelerator.num_processes > 1 else None",
-    find=find,
+    find=at_places("AM966", _found),
 )

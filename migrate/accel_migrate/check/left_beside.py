@@ -5,14 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.check.evidence import Side, is_accelerator
+from accel_migrate.check.evidence import Found, Side, is_accelerator
 from accel_migrate.check.loss_paths import RUNS_NOTHING, Losses
 from accel_migrate.flow.calls import Place
 from accel_migrate.flow.nodes import children, unparse, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
 
-Found = Iterator[tuple[Module, ast.AST, str]]
 _QUIET = ("no_grad", "inference_mode")
 _BEGINNINGS = ("expression", "item", "name", "result")
 _HANDED_ON = frozenset(["requires_grad_", "parameters", "named_parameters"])

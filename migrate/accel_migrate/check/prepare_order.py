@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from accel_migrate.check.condition import Condition, Project, Violation
-from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names, step_of
+from accel_migrate.check.condition import Condition, at_places
+from accel_migrate.check.evidence import Evidence, Found, Side, argument_of, is_accelerator, parameter_names, step_of
 from accel_migrate.flow.calls import Place
 from accel_migrate.flow.cfg import Graph
 from accel_migrate.flow.nodes import unparse, walk
@@ -15,14 +15,8 @@ from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module, Scope
 
-Found = Iterator[tuple[Module, ast.AST, str]]
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _BINDING: tuple[type[ast.stmt], ...] = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.For, ast.With)
-
-
-def find(project: Project) -> Iterator[Violation]:
-    for file, node, message in _found(project.evidence):
-        yield Violation("AM953", file.path, getattr(node, "lineno", 1), message)
 
 
 def _found(evidence: Evidence) -> Found:
@@ -335,5 +329,5 @@ CONDITION = Condition(
         "for batch in loader:\n"
         "    accelerator.backward(model(batch))"
     ),
-    find=find,
+    find=at_places("AM953", _found),
 )

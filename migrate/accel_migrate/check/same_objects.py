@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from accel_migrate.check.assignments import Assignments
-from accel_migrate.check.condition import Condition, Project, Violation
-from accel_migrate.check.evidence import Evidence, Side, is_accelerator, parameter_names, step_of
+from accel_migrate.check.condition import Condition, at_places
+from accel_migrate.check.evidence import Evidence, Found, Side, is_accelerator, parameter_names, step_of
 from accel_migrate.check.loaders_prepared import TrainingLoops
 from accel_migrate.flow.calls import Place
 from accel_migrate.flow.nodes import unparse, walk
@@ -16,12 +15,6 @@ from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
 
 _MOVES = ("to", "cuda", "cpu")
-Found = Iterator[tuple[Module, ast.AST, str]]
-
-
-def find(project: Project) -> Iterator[Violation]:
-    for file, node, message in _found(project.evidence):
-        yield Violation("AM960", file.path, getattr(node, "lineno", 1), message)
 
 
 def _found(evidence: Evidence) -> Found:
@@ -316,5 +309,5 @@ CONDITION = Condition(
     "with the old ones, and so does a script that loads a whole model into the same name, or builds another loader, afterwards.",
     example_before="trainer = Trainer(model, optimizer)\nmodel, optimizer = accelerator.prepare(model, optimizer)",
     example_after="model, optimizer = accelerator.prepare(model, optimizer)\ntrainer = Trainer(model, optimizer)",
-    find=find,
+    find=at_places("AM960", _found),
 )

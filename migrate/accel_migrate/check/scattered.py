@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
-from accel_migrate.check.evidence import Evidence, Side, is_accelerator
+from accel_migrate.check.evidence import Evidence, Found, Side, is_accelerator
 from accel_migrate.check.whereabouts import CPU, UNKNOWN, Whereabouts
 from accel_migrate.flow.nodes import called_name, unparse
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
 
-Found = Iterator[tuple[Module, ast.AST, str]]
 Key = tuple[object, str, str]  # the file, the function and the text of an expression
 _LOOKS = frozenset(
     {"print", "isinstance", "hasattr", "getattr", "len", "id", "type", "str", "save", "watch", "deepcopy"}

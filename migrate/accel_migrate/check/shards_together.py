@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.check.assignments import Assignments
-from accel_migrate.check.condition import Condition, Project, Violation
-from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names
+from accel_migrate.check.condition import Condition, at_places
+from accel_migrate.check.evidence import Evidence, Found, Side, argument_of, is_accelerator, parameter_names
 from accel_migrate.check.left_beside import is_plain_backward
 from accel_migrate.check.stores import Stores, returned
 from accel_migrate.flow.calls import Made
@@ -16,14 +16,8 @@ from accel_migrate.flow.points import dotted
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
 
-Found = Iterator[tuple[Module, ast.AST, str]]
 Names = Iterator[tuple[Module, ast.Name]]
 _ANOTHER = "`{}` goes by the number of the batch, which in a shard is another than in the whole"
-
-
-def find(project: Project) -> Iterator[Violation]:
-    for file, node, message in _found(project.evidence):
-        yield Violation("AM968", file.path, getattr(node, "lineno", 1), message)
 
 
 def _found(evidence: Evidence) -> Found:
@@ -362,5 +356,5 @@ CONDITION = Condition(
     "sampler or a data set of its own, a prepared loader would take a shard of a shard.",
     example_before="for x in prepared_loader:\n    accelerator.backward(model(x) + model(next(plain_batches)))",
     example_after="for x in prepared_loader:\n    accelerator.backward(model(x) + model(next(prepared_batches)))",
-    find=find,
+    find=at_places("AM968", _found),
 )

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property
 
-from accel_migrate.check.evidence import Side, argument_of, is_accelerator, parameter_names, prepares
+from accel_migrate.check.evidence import Found, Side, argument_of, is_accelerator, parameter_names, prepares
 from accel_migrate.check.known_tests import KnownTests
 from accel_migrate.check.loaders_prepared import TrainingLoops
 from accel_migrate.flow.calls import Made, Site
@@ -18,7 +18,6 @@ from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
 
-Found = Iterator[tuple[Module, ast.AST, str]]
 GATHERS = ("gather", "gather_for_metrics", "sum_for_metrics", "reduce")
 GROWS = ("append", "extend", "update", "add", "add_batch")
 _COLLECTS = ("list", "tuple", "set", "sorted", "zip", "sum", "max", "min", "any", "all", "map")

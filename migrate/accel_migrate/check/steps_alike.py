@@ -6,21 +6,15 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.check.collective_under_rank import meeting
-from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.condition import Condition, at_places
 from accel_migrate.check.divergence import Divergence, ends_the_run
-from accel_migrate.check.evidence import Evidence, Side, step_of
+from accel_migrate.check.evidence import Evidence, Found, Side, step_of
 from accel_migrate.flow.calls import Made
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
 
 _OF_ALL = ("KeyboardInterrupt", "StopIteration", "ImportError", "ModuleNotFoundError")  # met by all, or by none
-Found = Iterator[tuple[Module, ast.AST, str]]
-
-
-def find(project: Project) -> Iterator[Violation]:
-    for file, node, message in _found(project.evidence):
-        yield Violation("AM961", file.path, getattr(node, "lineno", 1), message)
 
 
 def _found(evidence: Evidence) -> Found:
@@ -241,5 +235,5 @@ CONDITION = Condition(
     "those that end after a number of steps.",
     example_before="for images in loader:\n    for image in images:\n        accelerator.backward(model(image))",
     example_after="for images in loader:\n    accelerator.backward(model(images))",
-    find=find,
+    find=at_places("AM961", _found),
 )
