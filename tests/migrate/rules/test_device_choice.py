@@ -1167,3 +1167,16 @@ def test_a_trainer_takes_its_device_from_under_a_key() -> None:
     assert 'self.accelerator = Accelerator(device=self.config["run"]["device"])' in text
     assert "self.net = nn.Linear(4, 1)\n" in text
     assert "loss = (self.net(x) - y).pow(2)" in text
+
+
+def test_a_device_that_a_file_which_was_not_given_sets_is_a_device():
+    source = training(functions="from config import DEVICE").replace("device)", "DEVICE)")
+    assert "`DEVICE` may name another device" in unchanged(
+        "\n".join(line for line in source.split("\n") if not line.startswith("device ="))
+    )
+
+
+def test_a_type_that_the_model_takes_on_is_no_device():
+    source = training(ready="half = torch.float16\nmodel.to(half)", inside="z = x.to(half)")
+    becomes(source, "model.to(half)")
+    becomes(source, "z = x.to(half)")

@@ -430,3 +430,16 @@ def test_batches_that_nothing_moves_keep_the_model_on_the_cpu() -> None:
         "\nnet = nn.Linear(8, 2)\n", "\n    net = nn.Linear(8, 2)\n    fit(net, loader)\n    print(test(net, rest))\n"
     )
     becomes(inside, "accelerator = Accelerator(cpu=True)\nfit(net, loader, accelerator)")
+
+
+def test_a_batch_that_is_made_ready_in_place_adds_nothing_up():
+    evaluated = """
+        with torch.no_grad():
+            hits = 0
+            for x, y in test_loader:
+                x += 1
+                out = model(x.to(device))
+                hits += (out.argmax(1) == y.to(device)).sum().item()
+        print(hits)
+        """
+    becomes(training(after=evaluated), "accelerator.gather_for_metrics")

@@ -808,3 +808,23 @@ def test_a_length_that_also_counts_the_steps_of_this_process_leaves_the_loop() -
     source = evaluation(*ON_WHAT_IS_TRAINED, ready=f"rounds = len(loader)\n{READY}", loop="x, y in loader")
     assert "rounds = len(loader.base_dataloader)\n" in migrated(source + "print(hits / rounds)\n")
     assert "AM955" in unchanged(source + "print(hits / rounds, total / rounds)\n")
+
+
+def test_a_meter_of_seconds_is_each_process_s_own():
+    meter = (
+        "import time\nclass Meter:\n    def __init__(self):\n        self.sum, self.n = 0, 0\n"
+        "    def update(self, value, n=1):\n        self.sum += value * n\n        self.n += n\n"
+    )
+    evaluated = """
+        with torch.no_grad():
+            hits, spent, end = 0, Meter(), 0
+            end = time.time()
+            for x, y in test_loader:
+                hits += (model(x.to(device)).argmax(1) == y.to(device)).sum().item()
+                spent.update({})
+                end = time.time()
+        print(hits)
+        """.replace(", end = 0, Meter(), 0", " = 0, Meter()")
+    timed = training(functions=meter, after=evaluated.format("time.time() - end"))
+    becomes(timed, "for x, y in accelerator.whole_batches(test_loader):")
+    becomes(timed, "spent.update(time.time() - end)")

@@ -177,3 +177,8 @@ def test_takes_over_a_clipping_below_one_of_two_backward_passes():
     passes = f"if twice:\n            (2 * loss).backward()\n        else:\n            loss.backward()\n        {line}"
     source = training().replace("loss.backward()", passes)
     becomes(source, "accelerator.clip_grad_norm_(model.parameters(), 1.0)")
+
+
+def test_what_is_not_prepared_is_clipped_as_it_was():
+    clip = "nn.utils.clip_grad_norm_(other.parameters(), 1)"
+    stays(training(functions="other = nn.Linear(2, 2)\n", inside=clip), clip)

@@ -351,6 +351,7 @@ def test_names_what_a_data_set_counts_that_is_only_evaluated() -> None:
     [
         ("words.setdefault(row, len(words))", "words"),
         ("times.update([row]) or times[row]", "times"),
+        ("words.update({row: float(row)}) or words[row]", ""),
         ("float(row)", ""),
     ],
 )

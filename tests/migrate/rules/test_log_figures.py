@@ -463,3 +463,18 @@ def test_entries_that_are_counted_up_divide_those_of_this_process(count):
         ready="sums = {'n': 0, 'loss': 0}", inside=inside, after="print({k: v / sums['n'] for k, v in sums.items()})"
     )
     assert "AM605" not in codes(source)
+
+
+@pytest.mark.parametrize(("sampler", "known"), [("Balanced(data)", False), ("SubsetRandomSampler(range(8))", True)])
+def test_what_a_sampler_of_the_author_counts_is_not_known(sampler: str, known: bool):
+    functions = "from sampling import Balanced\nfrom torch.utils.data import SubsetRandomSampler"
+    source = training(
+        functions=functions,
+        ready=f"loader = DataLoader(data, batch_size=4, sampler={sampler})",
+        inside="total += loss.item() * len(x)",
+        after="print(total / len(loader.sampler))",
+    )
+    if known:
+        becomes(source, "print(total / (len(loader.sampler) * loader.sample_share))")
+    else:
+        assert "whether `len(loader.sampler)` counts that" in noted(source, "AM605")

@@ -1869,3 +1869,16 @@ def test_points_of_a_latin_hypercube_are_drawn():
     )
     assert "since accel launch seeds all processes alike" in noted(source, "AM805")
     assert "lhs" not in "".join(notes(source))
+
+
+def test_what_an_evaluation_within_a_training_draws_is_no_noise_of_its_steps():
+    functions = """
+        def {name}():
+            total = 0
+            for x, y in test_loader:
+                total += model(x.to(device) + torch.randn_like(x).to(device)).sum().item()
+            return total
+        """
+    evaluated = training(functions=functions.format(name="test"), inside="if i == 3:\n    print(test())")
+    assert "AM803" not in codes(evaluated)
+    assert "in its steps" in noted(training(inside="x = x + torch.randn_like(x)"), "AM803")

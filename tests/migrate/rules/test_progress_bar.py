@@ -65,3 +65,9 @@ def test_says_nothing_of_another_bar_of_the_same_name():
     )
     source = source.replace("    for i, (x, y)", "    bar = tqdm(total=len(loader))\n    for i, (x, y)")
     assert not [note for note in notes(source) if "the bar's total" in note]
+
+
+def test_a_bar_that_does_not_move_by_one_has_no_total_in_steps():
+    source = training(functions="bar = tqdm(total=10)\n", inside="bar.update({})")
+    assert "reached in steps of one process" in noted(source.format(""), "AM602")
+    assert "AM602" not in codes(source.format("2"))

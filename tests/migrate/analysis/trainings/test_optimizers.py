@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.migrate.rules.scripts import training
 from tests.migrate.rules.verbs import ACCELERATE, migrated, unchanged
 
 SCRIPT = """
@@ -47,3 +48,8 @@ def test_a_tensor_without_a_model_beside_it() -> None:
         + "    (scale * x - y).pow(2).mean().backward()\n    scale_optimizer.step()\n"
     )
     unchanged(alone)
+
+
+def test_a_weight_of_a_model_under_a_name_of_its_own_is_no_weight_of_nothing():
+    source = training(ready="weight = model.weight\noptimizer = torch.optim.SGD([weight], lr=0.1)")
+    assert "accelerator.prepare(model, optimizer, loader)" in migrated(source)
