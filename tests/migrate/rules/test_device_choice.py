@@ -1180,3 +1180,23 @@ def test_a_type_that_the_model_takes_on_is_no_device():
     source = training(ready="half = torch.float16\nmodel.to(half)", inside="z = x.to(half)")
     becomes(source, "model.to(half)")
     becomes(source, "z = x.to(half)")
+
+
+def test_a_model_that_is_only_logged_before_prepare_needs_no_move():
+    source = training(functions="import logging", ready="logging.info(model)\nlogging.getLogger(__name__).info(model)")
+    becomes(source, "model = nn.Linear(3, 2)")
+
+
+def test_what_is_made_where_a_buffer_is_goes_along_with_the_model():
+    functions = """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(3, 2)
+                self.register_buffer("mean", torch.zeros(3))
+
+            def forward(self, x):
+                return self.layer(x - self.mean) + torch.randn(2, device=self.mean.device)
+        """
+    source = training(functions=functions).replace("model = nn.Linear(3, 2)", "model = Net()")
+    becomes(source, "model = Net()")

@@ -209,3 +209,15 @@ def test_a_sampler_that_repeated_one_order_is_named() -> None:
     inline = inline.replace("        sampler = DistributedSampler(data)\n", "")
     assert told(inline)
     assert not told(inline.replace("    pass\n\n\n    main", "    loader.sampler.set_epoch(epoch)\n\n\n    main"))
+
+
+def test_a_sampler_in_whose_place_a_plain_one_stands_is_told_no_epoch():
+    source = script(sampler="").replace(
+        "sampler = DistributedSampler(data)",
+        """if many:
+            sampler = DistributedSampler(data)
+        else:
+            sampler = torch.utils.data.RandomSampler(data)""",
+    )
+    source = source.replace("for x, y in loader:", "loader.sampler.set_epoch(epoch)\n            for x, y in loader:")
+    assert "set_epoch" not in migrated(source)

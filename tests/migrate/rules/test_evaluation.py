@@ -443,3 +443,16 @@ def test_a_batch_that_is_made_ready_in_place_adds_nothing_up():
         print(hits)
         """
     becomes(training(after=evaluated), "accelerator.gather_for_metrics")
+
+
+def test_a_figure_so_far_that_is_shown_is_over_the_batches_of_all():
+    evaluated = """
+        with torch.no_grad():
+            hits = 0
+            for j, (x, y) in enumerate(test_loader):
+                print(hits / (j + 1))
+                out = model(x.to(device))
+                hits += (out.argmax(1) == y.to(device)).sum().item()
+        print(hits)
+        """
+    becomes(training(after=evaluated), "print(hits / test_loader.batches_seen)")

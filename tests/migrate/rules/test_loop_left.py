@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.migrate.rules.scripts import training
 from tests.migrate.rules.verbs import migrated, unchanged
 
 SCRIPT = """
@@ -90,3 +91,27 @@ def test_a_logger_that_counts_steps_does_not_step_the_optimizer():
     )
     source = source.replace("optimizer.zero_grad()", "pass").replace("optimizer = torch.optim.SGD", "made = make")
     assert "writer" not in unchanged(source)
+
+
+def test_a_class_around_an_optimizer_is_named_as_what_steps():
+    functions = "class Steps:\n    def __init__(self, inner):\n        self.inner = inner\n"
+    functions += "    def zero_grad(self):\n        self.inner.zero_grad()\n    def step_and_anneal(self):\n        self.inner.step()\n"
+    source = (
+        training(functions=functions)
+        .replace(
+            "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)",
+            "optimizer = Steps(torch.optim.SGD(model.parameters(), lr=0.1))",
+        )
+        .replace("optimizer.step()", "optimizer.step_and_anneal()")
+    )
+    assert "steps the optimizer from within" in unchanged(source)
+
+
+def test_a_function_that_is_handed_its_model_waits_for_who_calls_it():
+    alone = "import torch\nfrom torch import nn\ndef train({given}):\n{made}    for x, y in loader:\n"
+    alone += "        criterion(model(x), y).backward()\ntrain({given})\n"
+    assert "the caller of train()" in unchanged(
+        alone.format(given="model, loader, criterion", made="").replace("train(model, loader, criterion)\n", "")
+    )
+    built = alone.format(given="loader, criterion", made="    model = nn.Linear(3, 1)\n")
+    assert "no optimizer is seen to step" in unchanged(built)

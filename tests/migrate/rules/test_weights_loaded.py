@@ -205,6 +205,8 @@ def test_says_nothing_of_older_files_whose_keys_lose_the_prefix():
         "state = {k[7:]: v for k, v in torch.load('m.pt').items()}",
         "state = {'module.' + k: v for k, v in torch.load('m.pt').items()}",
         "names = [k for k in torch.load('m.pt') if k.startswith('module.')]",
+        "state = torch.load('m.pt')\n    if not all(k.startswith('module.') for k in state):\n        state = state['net'][:2]",
+        "state = torch.load('m.pt')\n    if 'a'.startswith('module.'):\n        state = state['net']",
     ],
 )
 def test_names_what_counts_on_the_prefix(line: str):
@@ -217,6 +219,9 @@ def test_names_what_counts_on_the_prefix(line: str):
         "pass",
         "state = {k.replace('module.', ''): v for k, v in torch.load('m.pt').items()}",
         "rows = [line[7:] for line in open('log')]",
+        "state = {k[7:] if k.startswith('module.') else k: v for k, v in torch.load('m.pt').items()}",
+        "state = torch.load('m.pt')\n    if all(k.startswith('module.') for k in state):\n"
+        "        state = {k[len('module.') :]: v for k, v in state.items()}",
     ],
 )
 def test_says_at_the_save_that_the_keys_change(before: str):

@@ -14,7 +14,7 @@ from accel_migrate.analysis.storage.storage import Storage
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Roles
-from accel_migrate.flow.nodes import calls_method, unparse
+from accel_migrate.flow.nodes import calls_method, unparse, walk
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Module, Variable
 from accel_migrate.flow.sequence import comes_first, follows
@@ -74,7 +74,7 @@ def counts_on_prefix(module: Module) -> Iterator[ast.expr]:
     for node in module.walk(module.tree):
         match node:
             case ast.Call(func=ast.Attribute(attr="startswith"), args=[first, *_]):
-                found = _is_prefix(first)
+                found = _is_prefix(first) and not _only_takes_off(module, node)
             case ast.BinOp(left=first, op=ast.Add()) | ast.JoinedStr(values=[first, *_]):
                 found = _is_prefix(first)
             case ast.Subscript(slice=ast.Slice() as cut):
@@ -171,6 +171,18 @@ def _asked(module: Module, node: ast.AST) -> bool:
         isinstance(parent, ast.If | ast.IfExp) and "startswith" in unparse(parent.test)
         for parent in module.ancestors(node)
     )
+
+
+def _only_takes_off(module: Module, question: ast.AST) -> bool:
+    """`if key.startswith("module."): key = key[7:]`: right with the prefix and without it."""
+    for choice in module.ancestors(question):
+        if isinstance(choice, ast.UnaryOp):
+            return False
+        if isinstance(choice, ast.If | ast.IfExp) and module.holds(choice.test, question):
+            taken = choice.body if isinstance(choice.body, list) else [choice.body]
+            parts = [part for each in taken for part in walk(each)]
+            return any(isinstance(p, ast.Slice) or calls_method(p, "replace", "removeprefix") for p in parts)
+    return False
 
 
 def _of_states(module: Module, node: ast.AST) -> bool:
