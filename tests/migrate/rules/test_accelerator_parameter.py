@@ -190,3 +190,30 @@ def test_a_new_parameter_has_a_type_where_all_others_have_one() -> None:
     written = migrated(text.replace("def train(model, loader, optimizer)", f"def train({typed})"))
     assert f"def train({typed}, accelerator: Accelerator):" in written
     assert "def train(model, loader, optimizer, accelerator):" in migrated(text)
+
+
+def test_a_device_that_a_function_goes_on_reading_is_handed_over_as_it_was():
+    source = """
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader
+
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        model = nn.Linear(3, 3).to(device)
+        optimizer = torch.optim.Adam(model.parameters())
+
+
+        def train(model, optimizer, loader, device):
+            for x, y in loader:
+                noise = torch.randn(3, device=device)
+                loss = nn.functional.mse_loss(model(x.to(device)) + noise, y.to(device))
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+
+        train(model, optimizer, DataLoader(rows, batch_size=4), device)
+        """
+    text = migrated(source)
+    assert "def train(model, optimizer, loader, device):" in text
+    assert "noise = torch.randn(3, device=device)" in text

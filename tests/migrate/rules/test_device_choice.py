@@ -1196,7 +1196,23 @@ def test_what_is_made_where_a_buffer_is_goes_along_with_the_model():
                 self.register_buffer("mean", torch.zeros(3))
 
             def forward(self, x):
-                return self.layer(x - self.mean) + torch.randn(2, device=self.mean.device)
+                return self.layer(x - self.mean) + self.noise()
+
+            def noise(self):
+                return torch.randn(2, device=self.mean.device)
         """
     source = training(functions=functions).replace("model = nn.Linear(3, 2)", "model = Net()")
     becomes(source, "model = Net()")
+
+
+def test_what_settings_of_unknown_make_name_is_no_tensor_s_device():
+    functions = (
+        "class Settings:\n    def __init__(self):\n        self.base = torch.load('run')\nsettings = Settings()\n"
+    )
+    source = training(functions=functions, inside="z = torch.zeros(3, device=settings.base.device)")
+    assert "`settings.base.device` may name another device" in unchanged(source)
+
+
+def test_a_type_of_cuda_tensors_alone_is_no_choice_of_a_device():
+    source = training(functions="kind = torch.cuda.FloatTensor", inside="z = kind(3)").replace(".to(device)", ".cuda()")
+    becomes(source, "accelerator = Accelerator()")

@@ -456,3 +456,18 @@ def test_a_figure_so_far_that_is_shown_is_over_the_batches_of_all():
         print(hits)
         """
     becomes(training(after=evaluated), "print(hits / test_loader.batches_seen)")
+
+
+def test_a_part_of_an_output_of_unknown_make_may_be_no_rows():
+    evaluated = """
+        with torch.no_grad():
+            hits = 0
+            for x, y in test_loader:
+                output = model(x.to(device))
+                logits = output{}
+                hits += (logits.argmax(1) == y.to(device)).sum().item()
+        print(hits)
+        """
+    source = training(functions="from nets import Net", after=evaluated).replace("nn.Linear(3, 2)", "Net()")
+    becomes(source.format("[1]"), "for x, y in accelerator.whole_batches(test_loader):")
+    becomes(source.format("['logits']"), "accelerator.gather_for_metrics")

@@ -828,3 +828,17 @@ def test_a_meter_of_seconds_is_each_process_s_own():
     timed = training(functions=meter, after=evaluated.format("time.time() - end"))
     becomes(timed, "for x, y in accelerator.whole_batches(test_loader):")
     becomes(timed, "spent.update(time.time() - end)")
+
+
+def test_how_far_a_process_is_goes_by_its_own_batches():
+    evaluated = """
+        with torch.no_grad():
+            total = 0
+            for j, (x, y) in enumerate(test_loader):
+                loss = criterion(model(x.to(device)), y.to(device))
+                total += loss.item()
+                if j % 2 == 0:
+                    print("%.0f%%" % (100.0 * j / len(test_loader)))
+        print(total / len(test_loader))
+        """
+    becomes(training(after=evaluated), 'print("%.0f%%" % (100.0 * j / len(test_loader)))')

@@ -890,3 +890,9 @@ def test_what_is_worked_out_above_a_guard_is_changed_there() -> None:
         "model = nn.Linear(3, 2)", "model = nn.DataParallel(nn.Linear(3, 2))"
     )
     becomes(parallel, 'output = model(x)\nif accelerator.is_main_process:\nsave_image(output, "x.png")')
+
+
+def test_a_table_that_is_given_as_a_text_is_no_file():
+    stays(training(after="frame.to_csv()"), "frame.to_csv()")
+    assert "AM504" not in codes(training(after="frame.to_json(orient='rows')"))
+    becomes(training(after="frame.to_csv('t.csv')"), "if accelerator.is_main_process:\nframe.to_csv('t.csv')")

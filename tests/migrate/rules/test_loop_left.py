@@ -94,17 +94,21 @@ def test_a_logger_that_counts_steps_does_not_step_the_optimizer():
 
 
 def test_a_class_around_an_optimizer_is_named_as_what_steps():
-    functions = "class Steps:\n    def __init__(self, inner):\n        self.inner = inner\n"
-    functions += "    def zero_grad(self):\n        self.inner.zero_grad()\n    def step_and_anneal(self):\n        self.inner.step()\n"
-    source = (
-        training(functions=functions)
-        .replace(
-            "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)",
-            "optimizer = Steps(torch.optim.SGD(model.parameters(), lr=0.1))",
-        )
-        .replace("optimizer.step()", "optimizer.step_and_anneal()")
-    )
-    assert "steps the optimizer from within" in unchanged(source)
+    functions = """
+        class Steps:
+            def __init__(self, inner):
+                self.inner = inner
+
+            def zero_grad(self):
+                self.inner.zero_grad()
+
+            def step_and_anneal(self):
+                self.inner.step()
+        """
+    made = "torch.optim.SGD(model.parameters(), lr=0.1)"
+    source = training(functions=functions).replace(f"optimizer = {made}", f"optimizer = Steps({made})")
+    stepped = source.replace("optimizer.step()", "optimizer.step_and_anneal()")
+    assert "steps the optimizer from within" in unchanged(stepped)
 
 
 def test_a_function_that_is_handed_its_model_waits_for_who_calls_it():

@@ -272,3 +272,38 @@ def test_a_helper_of_another_file_that_starts_processes():
         )
         assert results[0].status is Status.UNCHANGED
         assert "launch() of launch.py starts processes by itself" in results[0].reason
+
+
+def test_a_number_of_gpus_in_what_is_handed_over_is_that_of_the_processes() -> None:
+    source = """
+        import argparse
+        import torch
+        import torch.distributed as dist
+        import torch.multiprocessing as mp
+        from torch import nn
+        from torch.nn.parallel import DistributedDataParallel as DDP
+        from torch.utils.data import DataLoader
+
+
+        def main():
+            args = argparse.ArgumentParser().parse_args()
+            args.count = torch.cuda.device_count()
+            mp.spawn(work, nprocs=args.count, args=(args,))
+
+
+        def work(gpu, args):
+            dist.init_process_group("nccl", world_size=args.count, rank=gpu)
+            torch.cuda.set_device(gpu)
+            loader = DataLoader(rows, batch_size=8 // args.count)
+            net = DDP(nn.Linear(3, 3).cuda(gpu), device_ids=[gpu])
+            optimizer = torch.optim.Adam(net.parameters())
+            for x, y in loader:
+                loss = nn.functional.mse_loss(net(x.cuda(gpu)), y.cuda(gpu))
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+
+        main()
+        """
+    assert "batch_size=8 // accelerator.num_processes" in migrated(source)
