@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.evaluation.evaluation import Whole
 from accel_migrate.analysis.notes.batch_rows import trains_on_share
-from accel_migrate.analysis.notes.drawn import evaluation_draws, find_drawn
+from accel_migrate.analysis.notes.drawn import evaluation_draws, find_drawn, streams_trained_on
 from accel_migrate.analysis.notes.seeding import Seed, Seeded, Seeding
 from accel_migrate.edits import note, places
 from accel_migrate.plan import Change, Safety
@@ -30,6 +30,7 @@ def find(context: Context) -> Iterator[Change]:
     # What every process evaluates whole, and draws for, would be another figure on each, and so would be what is decided by it.
     whole = [each.loop for each in training.evaluations if isinstance(each, Whole) and not each.on_main]
     together = [loop for loop in whole if evaluation_draws(context.script, training, loop)]
+    streams = streams_trained_on(context.script, training)
     for drawn in find_drawn(context.script, training, module, seeding):
         seed = seeding.of(drawn.library)
         alike = seed.seeded is Seeded.ALIKE or (seed.seeded is Seeded.UNKNOWN and seed.launched)
@@ -37,7 +38,7 @@ def find(context: Context) -> Iterator[Change]:
             here = drawn.module is module
             told[drawn.what] = f"{drawn.what} ({module.place_of(drawn.module, drawn.call)})"
             seeds.setdefault(drawn.library, seeding.last(drawn.library) or seed)
-            if drawn.reseeds and not together:
+            if drawn.reseeds and not together and not streams:
                 advised[drawn.library] = seeds[drawn.library]
             sure = sure and drawn.reseeds
             place = place or (drawn.call if here and not drawn.what.startswith("for") else training.place.after)
@@ -56,6 +57,11 @@ def find(context: Context) -> Iterator[Change]:
         message = f"every process {draws} the same numbers, {' and '.join(told.values())}, because all are seeded alike ({where})"
         if advised:
             message += f"; after {after}, if accelerator.num_processes > 1: {reseed}"
+        elif streams:
+            read = places(module, streams)
+            message += (
+                f"; seeding them apart is not advised, because all must read the same samples of a stream ({read})"
+            )
         elif together:
             evaluated = places(module, [(loop.module, loop.statement) for loop in together])
             message += (

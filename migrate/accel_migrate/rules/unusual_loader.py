@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.notes.drawn import is_stream
 from accel_migrate.analysis.values.constructions import constructions, is_foreign_loader, is_torchs_sampler
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import note
 from accel_migrate.flow.nodes import unparse
-from accel_migrate.flow.program import Definition
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
@@ -39,7 +39,7 @@ def find(context: Context) -> Iterator[Change]:
 
 
 def _message(context: Context, call: ast.Call) -> str:
-    if call.args and _is_stream(context, call.args[0]):
+    if call.args and is_stream(context.script.roles, context.module, call.args[0]):
         return (
             "the data is a stream: every process reads all of it and keeps its turn of the batches, so it must give the same "
             "samples in the same order on all; seed it alike, and leave the sharing out to `prepare`"
@@ -51,15 +51,6 @@ def _message(context: Context, call: ast.Call) -> str:
             "only if all draw the same order; seed it alike on all processes"
         )
     return ""
-
-
-def _is_stream(context: Context, data: ast.expr) -> bool:
-    """Whether a data set is an IterableDataset of the project."""
-    owner = context.script.roles.value(context.module, data)
-    if owner.owner is None or owner.module is None:
-        return False
-    bases = context.script.project.base_names(Definition(owner.module, owner.owner))
-    return any(base.endswith("IterableDataset") for base in bases)
 
 
 def _is_known(context: Context, node: ast.expr) -> bool:

@@ -111,7 +111,7 @@ def _read(context: Context, load: Load, waited: set[ast.stmt]) -> Iterator[Chang
     spelled = training.accelerator(module, load.call)
     edits: list[Edit] = []
     said = []
-    if load.lands_on_cpu:
+    if load.lands_on_cpu and (training.start.cpu != "True" or load.location is not None):
         edits.append(_located(module, load))
         said.append("every process reads to the CPU, whatever GPU saved")
     elif spelled is not None and load.late and load.location is None and _is_whole_model(context, load):

@@ -453,6 +453,13 @@ def test_tells_that_a_stream_is_read_by_all():
     assert "a stream" in noted(source, "AM807")
 
 
+def test_does_not_advise_to_seed_apart_where_the_data_is_a_stream():
+    source = training(functions=STREAM.format(samples="numbers()"), inside="x = x + torch.randn(4, 3)")
+    assert "torch.manual_seed(" in noted(source, "AM803")
+    source = source.replace("loader = DataLoader(data, batch_size=4, shuffle=True)", "loader = DataLoader(Stream(), 4)")
+    assert "not advised, because all must read the same samples of a stream" in noted(source, "AM803")
+
+
 def test_says_nothing_of_noise_by_a_seed_of_its_own():
     source = """
     import torch

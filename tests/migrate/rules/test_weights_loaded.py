@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import dedent
 
+import re
+
 import pytest
 from accel_migrate.pipeline import migrate
 from accel_migrate.plan import FileResult, Status
@@ -69,6 +71,14 @@ def test_keeps_the_place_of_what_is_used_as_it_is():
 
 def test_keeps_a_load_to_the_cpu():
     assert "AM502" not in codes(training(ready='model.load_state_dict(torch.load("i.pt", map_location="cpu"))'))
+
+
+def test_names_no_device_where_all_stays_on_the_cpu():
+    moved = training(after="model.load_state_dict(torch.load('m.pt'))")
+    assert "map_location" in migrated(moved)
+    plain = moved.replace(".to(device)", "").replace("x, y = x, y\n", "x = x + torch.zeros(3)\n")
+    text = migrated(re.sub("device = .*", "", plain))
+    assert "cpu=True" in text and "map_location" not in text
 
 
 def test_keeps_a_load_into_another_model():

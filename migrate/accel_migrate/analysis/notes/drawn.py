@@ -220,6 +220,22 @@ def loaders_sharded(script: Script, training: Training) -> Iterator[tuple[Module
             yield from ((m, made) for _, m, made in _loaders(script, each.loop.module, each.loop.loader))
 
 
+def is_stream(roles: Roles, module: Module, data: ast.expr) -> bool:
+    """Whether a data set is an IterableDataset of the project."""
+    owner = roles.value(module, data)
+    if owner.owner is None or owner.module is None:
+        return False
+    bases = roles.project.base_names(Definition(owner.module, owner.owner))
+    return any(base.endswith("IterableDataset") for base in bases)
+
+
+def streams_trained_on(script: Script, training: Training) -> list[tuple[Module, ast.Call]]:
+    """The loaders that are trained on whose data is a stream, which all processes must read alike."""
+    made = dict.fromkeys(_loaders_trained_on(script, training))
+    data = [(module, call, part) for module, call in made for part in arguments_at(call, 0, "dataset")]
+    return [(module, call) for module, call, part in data if is_stream(script.roles, module, part)]
+
+
 def _loaders_trained_on(script: Script, training: Training) -> Iterator[tuple[Module, ast.Call]]:
     """The calls that make the loaders that are trained on; a loop that scripts share has those of all."""
     loaded = script.loaded(training)

@@ -382,6 +382,8 @@ class _Search:
                 return self._summed(module, node.args[0], node)
             if name == "len":
                 return Reduced("free")
+            if name == "map" and isinstance(node.args[0], ast.Lambda):
+                return worst(self.kind(module, part) for part in (node.args[0].body, *node.args[1:]))
             if name in ("float", "max", "min", "abs", "list", "tuple"):
                 return worst(self.kind(module, argument) for argument in node.args)
         target = self.roles.target(module, node)

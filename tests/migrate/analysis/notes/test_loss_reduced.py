@@ -47,6 +47,7 @@ def told(kind: str, loss: str, functions: str = "", ready: str = "", inside: str
         ("mean", "F.mse_loss(model(x), torch.cos(3 * y) * torch.sin(x))"),
         ("mean", "F.mse_loss(model(x), x.flip(1))"),
         ("mean", "F.mse_loss(model(x), torch.roll(x, 1, dims=(1, 2)))"),
+        ("mean", "F.cross_entropy(*map(lambda part: part.to(device), (model(x), y)))"),
         ("sum", "F.cross_entropy(model(x), y) + (model(x) ** 2).sum()"),
         ("mean", "model(x).sum() / (x.size(0) * 28 * 28)"),
         ("unknown", "model(x).sum() / (x.size(0) * x.size(1))"),
