@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from textwrap import dedent
-
-import re
 
 import pytest
 from accel_migrate.pipeline import migrate
