@@ -55,7 +55,7 @@ def find_place(
     if not statements and at.method is None:
         raise NotMigrated(NOT_BUILT, (module, body[0] if body else module.tree))
     block = _common_block(module, body, [*statements, *uses[:1]])
-    while (inner := _begun_inside(module, block, bindings, uses)) is not None:
+    while (inner := _begun_inside(module, block, bindings, uses, trains)) is not None:
         block = inner
     built = positions(module, block, statements)
     first = min(positions(module, block, uses), default=None)
@@ -105,11 +105,16 @@ def _check_built_before(at: Home, bindings: list[tuple[Built, Binding]], running
 
 
 def _begun_inside(
-    module: Module, block: list[ast.stmt], bindings: list[tuple[Built, Binding]], uses: list[ast.stmt]
+    module: Module,
+    block: list[ast.stmt],
+    bindings: list[tuple[Built, Binding]],
+    uses: list[ast.stmt],
+    trains: Callable[[ast.stmt], bool],
 ) -> list[ast.stmt] | None:
     """The body of `if args.train:`, or of a loop over seeds, that builds the last objects and trains with them.
 
-    All that trains or evaluates must be inside. A loop may not take up a model that another round has trained.
+    All that trains or evaluates must be inside, but for evaluations of another branch, which has nothing prepared. A loop
+    may not take up a model that another round has trained.
     """
     first = min(positions(module, block, uses), default=None)
     if first is None:
@@ -125,7 +130,10 @@ def _begun_inside(
         thing.role != Role.LOADER and thing.variable not in fresh for thing, _ in bindings
     ):
         return None
-    within = [*[b.statement for _, b in inside], *[s for s in uses if member(module, s, block) is around]]
+    needing = [
+        s for s in uses if member(module, s, block) is around and not (isinstance(around, ast.If) and not trains(s))
+    ]
+    within = [*[b.statement for _, b in inside], *needing]
     for name in ("body", "orelse"):
         inner: list[ast.stmt] = getattr(around, name, [])
         if inner and all(member(module, statement, inner) is not None for statement in within):

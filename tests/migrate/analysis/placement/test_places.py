@@ -55,3 +55,42 @@ def test_a_model_that_a_branch_leaves_out(built: str) -> None:
 def test_a_model_that_is_read_back_when_all_is_done_is_not_built() -> None:
     back = 'torch.save(model, "best.pt")\nif args.resume:\n    model = torch.load("best.pt")\nprint(model)'
     assert PREPARED in migrated(SCRIPT.format(built=BUILT, after=back))
+
+
+BRANCHES = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+def train(loader, model, optimizer):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+def test(loader, model):
+    wrong = 0
+    for x, y in loader:
+        wrong += (model(x.cuda()) - y.cuda()).abs().sum().item()
+    return wrong
+
+loader, rest = DataLoader(rows(), batch_size=4), DataLoader(others(), batch_size=4)
+model = nn.Linear(4, 1).cuda()
+if mode == "train":
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    train(loader, model, optimizer)
+    print(test(rest, model))
+else:
+    {other}
+"""
+
+
+def test_the_branch_that_trains_prepares_where_the_others_only_test() -> None:
+    text = migrated(BRANCHES.format(other="print(test(rest, model))"))
+    assert "    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n    train(" in text
+    assert "model = nn.Linear(4, 1).to(accelerator.device)\n" in text
+
+
+def test_a_branch_that_trains_without_an_optimizer_of_its_own_is_left() -> None:
+    unchanged(BRANCHES.format(other="train(loader, model, torch.optim.SGD(model.parameters(), lr=0.5))"))
