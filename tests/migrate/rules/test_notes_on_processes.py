@@ -1765,6 +1765,8 @@ def test_tells_a_length_that_is_taken_before_prepare_and_no_mean_so_far():
     assert "a length that is taken before prepare (line" in told
     assert "number of a batch" not in told
     assert "taken before prepare" not in early()
+    assert "taken before prepare" not in early(inside="total += loss.item()", after="print(total / float(count))")
+    assert "taken before prepare" in early(inside="total += loss.item()", after="print(total * 2, epoch / count)")
     assert "number of a batch" in noted(training(inside="rate = 0.1 / (i + 1)\nprint(rate)"), "AM801")
 
 

@@ -14,7 +14,7 @@ from accel_migrate.analysis.evaluation.results import is_length
 from accel_migrate.analysis.notes.counts import Counted, Counts, counts_in
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.roles import Role
-from accel_migrate.flow.nodes import called_name, calls_method
+from accel_migrate.flow.nodes import called_name, calls_method, is_call_of
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.torch_api import is_bar
 
@@ -178,10 +178,28 @@ def lengths_taken_before(script: Script, training: Training) -> list[tuple[Modul
                 held = {v for target in statement.targets if (v := module.variable(target)) is not None}
                 read = [(each, node) for each in training.modules for variable in held for node in each.reads(variable)]
                 read = [each for each in read if not (scheduled and _is_inner(module, statement, *each))]
+                read = [each for each in read if not _divides_sum(training, *each)]
                 read = [(each, node) for each, node in read if not _is_for_bar(each, node)]
                 if held.isdisjoint(scheduled) and any(training.timing.after_prepare(*each) for each in read):
                     found.append((module, taken[0]))
     return found
+
+
+def _divides_sum(training: Training, module: Module, read: ast.AST) -> bool:
+    """`total / steps` of what a loop adds up, which is judged by itself (AM605)."""
+    added = {
+        loop.module.variable(each.target)
+        for loop in training.loops
+        for each in loop.module.walk(loop.statement, ast.AugAssign)
+    }
+    parent = module.parents[read]
+    if isinstance(parent, ast.Call) and is_call_of(parent, "float"):
+        read, parent = parent, module.parents[parent]
+    divided = parent.left if isinstance(parent, ast.BinOp) and parent.right is read else None
+    if isinstance(parent, ast.AugAssign):
+        divided = parent.target
+    divides = isinstance(getattr(parent, "op", None), ast.Div) and divided is not None
+    return divides and module.variable(divided) in added - {None}  # type: ignore[arg-type]
 
 
 def _is_for_bar(module: Module, read: ast.AST) -> bool:
