@@ -51,6 +51,14 @@ def test_what_a_function_does_to_each_member_is_judged() -> None:
     assert "`put()` is not known" in noted(evaluation("a, b = map(put, (x, y))", counted, functions=own), "AM402")
 
 
+def test_a_container_of_the_standard_library_leaves_nothing_behind() -> None:
+    parts = "def parts(out, y):\n    kept = OrderedDict()\n    kept['right'] = (out.argmax(1) == y).sum()\n    return kept\n"
+    source = evaluation(
+        "hits += parts(model(x), y)['right'].item()", functions=f"from collections import OrderedDict\n{parts}"
+    )
+    becomes(source, "hits += accelerator.sum_for_metrics(parts(model(x), y)['right'].item())")
+
+
 def test_what_is_raised_leaves_nothing_behind() -> None:
     raised = "if out.dim() != 2:\n        raise ValueError(f'{out.shape}')"
     functions = f"def right(out, y):\n    {raised}\n    return (out.argmax(1) == y).sum()\n"

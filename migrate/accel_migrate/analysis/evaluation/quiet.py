@@ -18,7 +18,18 @@ _BUILTINS = {
     "abs", "all", "any", "bool", "dict", "enumerate", "float", "getattr", "int", "isinstance", "len", "list", "max", "min",
     "range", "round", "set", "sorted", "str", "sum", "tuple", "zip",
 }  # fmt: skip
-_LIBRARIES = {"torch", "numpy", "math", "sklearn", "skimage", "scipy", "torchvision", "einops"}
+_LIBRARIES = {
+    "torch",
+    "numpy",
+    "math",
+    "sklearn",
+    "skimage",
+    "scipy",
+    "torchvision",
+    "einops",
+    "collections",
+    "itertools",
+}
 _LEAVES = {"save", "load", "seed", "manual_seed", "savetxt", "imsave", "save_image", "put", "copyto", "step"}
 _DRAWS = {
     "rand", "randn", "randint", "rand_like", "randn_like", "randint_like", "randperm", "normal", "normal_", "uniform_",
