@@ -71,6 +71,8 @@ def merged(earlier: list[cst.EmptyLine], later: list[cst.EmptyLine], first: bool
     rest = later[blank_after:]
     if comments:
         ending = len(leading_blank(comments[::-1]))
+        if not ending and not rest:
+            later = []  # what was said of the statement that went is said of the next one
         return [*(comments if first else earlier), *later[min(ending, blank_after) :]]
     if first:
         return [*earlier, *rest]

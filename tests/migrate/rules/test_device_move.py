@@ -419,6 +419,33 @@ def test_a_move_that_one_training_makes_needless_and_another_needs_stays():
     assert "AM204" not in {note.code for note in (*first.notes, *second.notes)}
 
 
+def test_a_comment_above_a_move_that_goes_stands_above_what_follows():
+    text = migrated(
+        """
+        import torch
+        from torch.utils.data import DataLoader
+
+        device = torch.device("cuda")
+        rows = DataLoader(data, batch_size=4)
+        net = torch.nn.Linear(2, 1).to(device)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for x, y in rows:
+            # one step
+            x = x.to(device)
+            y = y.to(device)
+
+            loss = torch.nn.functional.mse_loss(net(x), y)
+
+            # and its gradients
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """
+    )
+    assert "    # one step\n    loss = " in text
+    assert "\n\n    # and its gradients\n" in text
+
+
 def test_a_move_of_a_function_that_another_training_never_calls_goes():
     steps = """
 import torch
