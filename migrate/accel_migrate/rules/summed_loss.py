@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.batch_rows import trains_on_share
-from accel_migrate.analysis.notes.loss_reduced import reduced
+from accel_migrate.analysis.notes.loss_reduced import pairs, reduced
 from accel_migrate.edits import note
 from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Safety
@@ -42,9 +42,12 @@ def find(context: Context) -> Iterator[Change]:
     graph, training = context.script.graph, context.training
     for backward in training.backwards:
         if backward.module is context.module:
-            kind, node, sure = reduced(graph, backward)
-            if kind in _TOLD:
+            found, between = reduced(graph, backward), pairs(graph, backward)
+            told = [found] if found.kind in _TOLD else []
+            told += [between] if between is not None and found.kind != between.kind else []
+            for kind, node, sure in told:
                 yield note(context, CODE, backward.call, _message(context, _TOLD[kind], node, sure))
+            if told:
                 return
 
 

@@ -101,13 +101,23 @@ def unseen_lengths(script: Script, training: Training) -> Iterator[Unseen]:
                 yield Unseen(owner, collate or loop.statement, name)
 
 
-@once
 def reduced(graph: CallGraph, backward: Backward) -> Reduced:
     """How the loss of a backward pass is reduced; a mean is one only where that is proven."""
-    found = _Search(graph).kind(backward.module, backward.loss)
+    found = _searched(graph, backward)[0]
     if found.kind in ("rows", "free", "unseen"):
         return Reduced("unknown", found.node or backward.loss)
     return found
+
+
+def pairs(graph: CallGraph, backward: Backward) -> Reduced | None:
+    """The first pairs of samples that the loss of a backward pass comes from, whatever it is made of them."""
+    return _searched(graph, backward)[1]
+
+
+@once
+def _searched(graph: CallGraph, backward: Backward) -> tuple[Reduced, Reduced | None]:
+    search = _Search(graph)
+    return search.kind(backward.module, backward.loss), search.pairs
 
 
 def reduced_kind(graph: CallGraph, module: Module, node: ast.expr) -> str:
@@ -123,6 +133,7 @@ class _Search:
         self.per_row = per_row
         self.depth = 0
         self.known: dict[tuple[ast.AST, int], Reduced] = {}
+        self.pairs: Reduced | None = None  # the first that were come by
 
     def kind(self, module: Module, node: ast.expr, index: int = 0) -> Reduced:
         """How an expression, or that entry of the tuple that it gives, is reduced."""
@@ -203,7 +214,9 @@ class _Search:
         if set(kinds) != {"rows"}:
             return Reduced("rows") if "free" in kinds else Reduced("unseen", node)
         given = [any(self.roles.role(module, p) & _SAMPLES for p in module.walk(side, *_NAMED)) for side in sides]
-        return Reduced("between", node, sure and all(given))
+        found = Reduced("between", node, sure and all(given))
+        self.pairs = self.pairs or found
+        return found
 
     def _is_spread(self, module: Module, *sides: ast.expr) -> bool:
         """`a.unsqueeze(1) - b.unsqueeze(0)`, `a[:, None] * b[None]`."""
@@ -441,7 +454,7 @@ class _Search:
         kinds = [self._given(module, each) for each in given]
         between = [each for each in kinds if each.kind == "between"]
         unclear = [each for each in kinds if each.kind == "unseen"]
-        if between:
+        if between and found.kind in ("mean", "rows"):
             return between[0]
         return Reduced("unknown", unclear[0].node) if unclear and found.kind == "mean" else found
 
@@ -480,7 +493,7 @@ class _Search:
             return Reduced("unknown" if isinstance(called, ast.Name) else "sum", node)
         # Python's own may add the entries of a tuple that a model gives.
         entries = isinstance(node.func, ast.Name) and self.roles.role(module, inner) & Role.OUTPUT
-        return Reduced("sum", node, sure=not entries) if found.kind == "rows" else found
+        return Reduced("sum", node, sure=not entries) if found.kind in ("rows", "between") else found
 
     def _adds_terms(self, module: Module, node: ast.expr) -> bool:
         """Whether the values of a mapping are added up: terms of a loss, each under its name, and not samples."""

@@ -40,12 +40,20 @@ def is_told(source: str) -> bool:
         ("u.exp() / (u @ v.t()).exp().sum(1, keepdim=True)", "is"),
     ],
 )
-@pytest.mark.parametrize("after", ["near.exp().mean()", "F.cross_entropy(near, y)", "near.sum()"])
+@pytest.mark.parametrize("after", ["near.exp().mean()", "F.cross_entropy(near, y)"])
 def test_rows_that_meet_rows(paired: str, verb: str, after: str) -> None:
     functions = f"def cost(u, v, y):\n    near = {paired}\n    return {after}\n"
     source = training(functions=functions, loss="cost(model(x), model(-x), y)")
     assert f"the loss {verb} between samples of a batch" in noted(source, "AM802")
     assert "AM812" not in codes(source) or "how the loss is reduced" not in noted(source, "AM812")
+
+
+@pytest.mark.parametrize("loss", ["near.sum()", "F.cross_entropy(near, y, reduction='sum')"])
+def test_a_sum_over_pairs_is_both(loss: str) -> None:
+    functions = f"def cost(u, v, y):\n    near = u @ v.t()\n    return {loss}\n"
+    source = training(functions=functions, loss="cost(model(x), model(-x), y)")
+    assert "is summed over the batch" in noted(source, "AM802")
+    assert is_told(source)
 
 
 @pytest.mark.parametrize("unread", ["torch.einsum('nc,mc->nm', u, v)", "torch.addmm(u, u, v.t())"])
