@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
 from accel_migrate.check.moved_later import moved_no_more, run_before_their_move
+from accel_migrate.check.scattered import takes_to_gpu
 from accel_migrate.check.whereabouts import CPU, DEVICE, Where, Whereabouts
 from accel_migrate.flow.definitions import BUILTINS
 from accel_migrate.flow.fields import self_of
@@ -123,19 +124,21 @@ def _takes_any(side: Side, file: Module, node: ast.expr) -> bool:
     """Whether a call is the project's own, which is looked into, or that of a module of torch, which is where its inputs are."""
     if not isinstance(node, ast.Call):
         return False
-    return bool(side.flows.callees.get(node)) or any(name.startswith("torch.nn.") for name in _makers(file, node))
+    return bool(side.flows.callees.get(node)) or any(
+        (file.qualified(call.func) or "").startswith("torch.nn.") for call in _makers(file, node)
+    )
 
 
 def _scatters(file: Module, node: ast.expr) -> bool:
-    """Whether a model was a DataParallel, which takes its inputs to the GPU from wherever they are."""
-    return isinstance(node, ast.Call) and any(name.endswith(".DataParallel") for name in _makers(file, node))
+    """Whether a model was in a wrapper that takes its inputs to the GPU from wherever they are."""
+    return isinstance(node, ast.Call) and any(takes_to_gpu(file, call) for call in _makers(file, node))
 
 
-def _makers(file: Module, call: ast.Call) -> list[str]:
-    """The library functions whose results what is called was set to."""
+def _makers(file: Module, call: ast.Call) -> list[ast.Call]:
+    """The calls whose results what is called was set to."""
     text = unparse(call.func)
     made = [n.value for n in file.walk(file.tree, ast.Assign) if unparse(n.targets[0]) == text]
-    return [file.qualified(part.func) or "" for value in made for part in walk(value) if isinstance(part, ast.Call)]
+    return [part for value in made for part in walk(value) if isinstance(part, ast.Call)]
 
 
 def _meetings(file: Module) -> dict[Key, list[ast.expr]]:

@@ -62,11 +62,11 @@ def _code(context: Context) -> Iterable[Unseen]:
 
 
 def _moved(context: Context, finder: object) -> str:
-    """What DataParallel did for a model that is called out of sight."""
-    wrapped = any(wrapping.is_data_parallel for wrapping in context.training.distribution.wrappings)
+    """What a wrapper did for a model that is called where it cannot be read."""
+    wrapped = any(wrapping.moves_inputs for wrapping in context.training.distribution.wrappings)
     if finder is not _code or not wrapped or not any(_leaves_with_model(context, m) for m in context.training.modules):
         return ""
-    return "; DataParallel moved to the GPU what the model is called with there, and nothing does now"
+    return "; its wrapper moved to the GPU what the model is called with there, and nothing does now"
 
 
 def _leaves_with_model(context: Context, module: Module) -> bool:

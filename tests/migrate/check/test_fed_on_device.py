@@ -186,9 +186,12 @@ FED = TOP.replace("net = accelerator.prepare(net)", "net, train = accelerator.pr
     ],
 )
 def test_what_data_parallel_moved_and_nothing_moves_now(lines: str) -> None:
-    assert any("DataParallel" in message for message in said("AM959", PARALLEL + lines, FED + lines))
-    plain = "net = net.to(device)\n"
-    assert not any("DataParallel" in message for message in said("AM959", plain + lines, FED + lines))
+    wrapped = "the wrapper of the model"
+    assert any(wrapped in message for message in said("AM959", PARALLEL + lines, FED + lines))
+    told = PARALLEL.replace("nn.DataParallel(net).cuda()", "nn.parallel.DistributedDataParallel(net, device_ids=[0])")
+    assert any(wrapped in message for message in said("AM959", told + lines, FED + lines))
+    for plain in ("net = net.to(device)\n", told.replace("[0]", "None")):
+        assert not any(wrapped in message for message in said("AM959", plain + lines, FED + lines))
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,8 @@ def test_says_what_data_parallel_did_for_it():
     source = training(functions="from judging import judge\n", after="print(judge(model, test_loader))")
     assert "DataParallel" not in said(source)
     wrapped = source.replace("criterion = nn.Cross", "model = nn.DataParallel(model)\ncriterion = nn.Cross")
-    assert "DataParallel moved" in said(wrapped)
-    assert "DataParallel moved" not in said(wrapped.replace("model, test_loader))", "test_loader))"))
+    assert "its wrapper moved" in said(wrapped)
+    assert "its wrapper moved" not in said(wrapped.replace("model, test_loader))", "test_loader))"))
 
 
 @pytest.mark.parametrize(

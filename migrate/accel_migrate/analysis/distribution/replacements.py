@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import arguments_at, is_none, unparse, walk
 from accel_migrate.flow.scopes import Function, Module, Variable
 
 if TYPE_CHECKING:
@@ -48,6 +48,11 @@ class Wrapping:
     call: ast.Call
     model: ast.expr
     is_data_parallel: bool
+
+    @property
+    def moves_inputs(self) -> bool:
+        """Whether the wrapper takes what its model is called with to a GPU: DistributedDataParallel does where it is told one."""
+        return self.is_data_parallel or any(not is_none(each) for each in arguments_at(self.call, 1, "device_ids"))
 
     @property
     def settings(self) -> dict[str, ast.expr]:

@@ -52,11 +52,11 @@ class Members:
         return None
 
     def check_data_parallel(self, loop: LoaderLoop) -> None:
-        """NotMigrated where DataParallel moved the input of the model, and no prepared loader does from now on."""
+        """NotMigrated where a wrapper moved the input of the model, and no prepared loader does from now on."""
         read = Members(self.roles, self.moves, self.fetched, False, True).unmoved(loop) if self.data_parallel else None
         if read is not None:
             raise NotMigrated(
-                f"`{unparse(read)}` is moved by DataParallel, which goes; move it to the device first",
+                f"`{unparse(read)}` is moved by the wrapper of its model, which goes; move it to the device first",
                 (loop.module, loop.statement),
             )
 

@@ -77,7 +77,7 @@ def _in_branches(roles: Roles, moves: list[Move]) -> list[Move]:
 
 def _unplaced_loaders(graph: CallGraph, participants: Participants, sorter: _Sorter, first: Sorted) -> Sorted:
     """The loaders whose batches stay where they are keep their moves."""
-    in_parallel = any(wrapping.is_data_parallel for wrapping in participants.distribution.wrappings)
+    in_parallel = any(wrapping.moves_inputs for wrapping in participants.distribution.wrappings)
     _, dropped, kept, fetched = first
     members = Members(graph.roles, {m.call for m in (*dropped, *kept)}, {read.call for read in fetched}, in_parallel)
     found: set[Variable] = set()

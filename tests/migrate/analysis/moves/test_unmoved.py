@@ -1,4 +1,4 @@
-"""Why a training is left whose batches DataParallel moved: only where it did, in the words of the file it is in."""
+"""Why a training is left whose batches a wrapper moved: only where it did, in the words of the file it is in."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ for batch in test_loader:
     {judged}
 """
 MOVED = 'batch["x"].cuda()'
-REASON = "`{}` is moved by DataParallel, which goes; move it to the device first"
+REASON = "`{}` is moved by the wrapper of its model, which goes; move it to the device first"
 
 
 def test_names_what_the_model_is_handed() -> None:
@@ -47,3 +47,21 @@ def test_a_loader_that_leaves_batches_where_they_are_does_not_move_what_datapara
 @pytest.mark.parametrize("judged", ['print(sorted(batch["names"]))', f"judge(model({MOVED}), batch['names'])"])
 def test_what_the_model_is_not_handed_was_not_moved_by_it(judged: str) -> None:
     assert prepared(SCRIPT.format(trained=MOVED, then="", judged=judged))
+
+
+BY_DDP = SCRIPT.replace("nn.DataParallel(nn.Linear(4, 2)).cuda()", "nn.parallel.DistributedDataParallel(net{told})")
+
+
+def by_ddp(told: str) -> str:
+    script = BY_DDP.replace("{told}", told).format(trained=MOVED, then="", judged='judge(model(batch["x"]))')
+    return script.replace("model = nn", "net = nn.Linear(4, 2).cuda()\nmodel = nn")
+
+
+@pytest.mark.parametrize("told", [", device_ids=[0]", ", [0]"])
+def test_distributed_data_parallel_that_is_told_a_gpu_moves_what_its_model_is_handed(told: str) -> None:
+    assert refusal(by_ddp(told)) == REASON.format("batch")
+
+
+@pytest.mark.parametrize("told", [", device_ids=None", ""])
+def test_distributed_data_parallel_that_is_told_no_gpu_moves_nothing(told: str) -> None:
+    assert prepared(by_ddp(told))
