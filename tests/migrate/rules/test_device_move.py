@@ -217,6 +217,14 @@ def test_a_model_that_is_moved_under_another_name_is_placed_by_prepare() -> None
     assert "model = net\n" in text and "device = " not in text
 
 
+@pytest.mark.parametrize("moved", ["model.to(device)", "model = model.to(device)"])
+def test_a_model_that_is_moved_below_its_optimizer_is_placed_by_prepare(moved: str) -> None:
+    before = BEFORE.format(lines="pass").replace("nn.Linear(4, 2).to(device)", "nn.Linear(4, 2)")
+    text = migrated(before.replace("lr=0.1)\n", f"lr=0.1)\n{moved}\n"))
+    assert "device" not in text
+    assert "lr=0.1)\nmodel, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n" in text
+
+
 def test_moves_of_a_model_that_is_built_in_many_branches_stay() -> None:
     built = "model = nn.Linear(4, 2).to(device)"
     branches = f"if deep == 1:\n    {built}\nelif deep == 2:\n    {built}\nelse:\n    {built}"

@@ -322,6 +322,8 @@ def test_tells_one_model_that_runs_twice_from_two() -> None:
     rows_alone = Settings(target="accelerate")
     assert "the model is called more than once" in noted(source.replace("{}", "model"), "AM402", rows_alone)
     assert "several models are called" in noted(source.replace("{}", "other"), "AM402", rows_alone)
+    method = source.replace("{}(x)", "model.again(x, out)")
+    assert "the model is called more than once" in noted(method, "AM402", rows_alone)
 
 
 def test_a_function_that_is_handed_a_loader_built_elsewhere_has_all_of_them_as_they_are():

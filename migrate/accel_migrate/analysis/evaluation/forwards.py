@@ -91,13 +91,19 @@ def _split(figures: Figures, loop: ast.stmt, body: list[ast.stmt]) -> tuple[ast.
             rest = body[index + 1 :]
             later = [call for each in rest for call in _model_calls(figures, each)]
             if later:
-                one = len({unparse(call.func) for call in (*calls, *later)}) == 1
+                one = len({_model_of(figures, call) for call in (*calls, *later)}) == 1
                 times = "the model is called more than once" if one else "several models are called"
                 raise NotExact(f"{times} in the loop", statement)
             return statement, rest
         if not isinstance(statement, ast.Assign | ast.Expr | ast.AugAssign | ast.AnnAssign | ast.If | ast.For):
             raise NotExact("the loop does more than evaluate", statement)
     raise NotExact("the model is not called in the loop itself", loop)
+
+
+def _model_of(figures: Figures, call: ast.Call) -> str:
+    """`model` of `model(x)` and of `model.loss(out, y)`."""
+    method = not figures.roles.role(figures.module, call.func) & Role.MODEL and isinstance(call.func, ast.Attribute)
+    return unparse(call.func.value if method else call.func)  # type: ignore[attr-defined]
 
 
 def _parts(module: Module, rest: list[ast.stmt], name: str) -> list[ast.expr]:

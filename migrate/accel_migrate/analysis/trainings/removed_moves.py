@@ -146,7 +146,7 @@ class _Sorter:
                 return False
             if uses is self.uses and self._is_another(move, stored):
                 return False
-            if uses.comes_before(module, move.call):
+            if uses.comes_before(module, move.call) or module.parents[move.call] is uses.place.after:
                 return not uses.need(module, move.call, stored) and not self._may_end_first(module, move.call, stored)
             # A function that no run calls after `prepare` has a model of its own.
             return not self.sent_to_cpu and self.timing.meets(module, move.call)
