@@ -13,7 +13,7 @@ from accel_migrate.settings import DEFAULTS
 from accel_migrate.source import Source
 
 from tests.migrate.rules.scripts import becomes, training
-from tests.migrate.rules.verbs import migrated, noted, unchanged
+from tests.migrate.rules.verbs import migrated, noted, notes, unchanged
 
 SCRIPT = """
     import argparse, torch
@@ -1216,3 +1216,15 @@ def test_what_settings_of_unknown_make_name_is_no_tensor_s_device():
 def test_a_type_of_cuda_tensors_alone_is_no_choice_of_a_device():
     source = training(functions="kind = torch.cuda.FloatTensor", inside="z = kind(3)").replace(".to(device)", ".cuda()")
     becomes(source, "accelerator = Accelerator()")
+
+
+@pytest.mark.parametrize(
+    ("ready", "inside"),
+    [("model.double()", "pass"), ("torch.set_default_dtype(torch.float64)", "pass"), ("pass", "x = x.double()")],
+)
+def test_numbers_of_64_bits_stay_off_a_gpu_that_has_none(ready: str, inside: str):
+    assert "Accelerator()" in migrated(training(ready="pass", inside="y = y.long()"))
+    assert "Accelerator(cpu=not torch.cuda.is_available())" in migrated(training(ready=ready, inside=inside))
+    nowhere = training(ready=ready, inside=inside).replace(".to(device)", "").replace("device = ", "# ")
+    assert "Accelerator(cpu=True)" in migrated(nowhere)
+    assert any("computes with numbers of 64 bits (line " in each for each in notes(nowhere))

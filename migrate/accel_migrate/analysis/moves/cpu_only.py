@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from accel_migrate.analysis.moves.batches import casts_to_cpu
+from accel_migrate.analysis.moves.cuda_bound import doubled
 from accel_migrate.analysis.moves.devices import is_device
 from accel_migrate.analysis.processes.timing import Timing
 from accel_migrate.analysis.values.imported import brought_by
@@ -88,6 +89,9 @@ def cpu_only(
     for module, call in MadeOf(graph, backwards).made:
         if _makes(graph.roles, module, call):
             return f"computes with what is made on the CPU in {reader.place_of(module, call)}"
+    wide = [(module, call) for module in modules for call in doubled(graph.roles, module)]
+    if wide:
+        return f"computes with numbers of 64 bits ({reader.place_of(*wide[0])}), which not every GPU has"
     imported = brought_by(graph.roles.project, modules)
     for module in graph.roles.project.modules:
         if module not in modules:

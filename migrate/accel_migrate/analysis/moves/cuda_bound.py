@@ -8,17 +8,18 @@ the CPU.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from accel_migrate.analysis.moves.devices import Move, moves_in
 from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.analysis.values.loops import CallGraph
-from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.analysis.values.sources import contents
 from accel_migrate.flow.nodes import calls_method, unparse, walk
 from accel_migrate.flow.scopes import Module, Scope, Variable
 
 _NO_CUDA = "not torch.cuda.is_available()"
+_DEFAULTS = ("torch.set_default_dtype", "torch.set_default_tensor_type")
 
 
 def is_bound_to_cuda(
@@ -37,8 +38,19 @@ def is_bound_to_cuda(
         bound
         or moved
         or any(_makes_tensors(graph, module) for module in files)
+        or (bool([*dropped, *kept]) and any(True for module in files for _ in doubled(graph.roles, module)))
         or _follows_a_constant(graph, creation.module, {move.call for move in dropped})
     )
+
+
+def doubled(roles: Roles, module: Module) -> Iterator[ast.Call]:
+    """`model.double()`, `x.double()` of a batch, `torch.set_default_dtype(torch.float64)`: Apple's GPU has no such numbers."""
+    for call in module.calls:
+        wide = any("ouble" in unparse(each) or "64" in unparse(each) for each in call.args)
+        if (wide and module.qualified(call.func) in _DEFAULTS) or (
+            calls_method(call, "double") and roles.role(module, call.func.value) & (Role.MODEL | Role.BATCH)
+        ):
+            yield call
 
 
 def _follows_a_constant(graph: CallGraph, home: Module, dropped: set[ast.Call]) -> bool:
