@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from textwrap import dedent
+
 import pytest
-from accel_migrate.settings import Settings
+from accel_migrate.pipeline import migrate
+from accel_migrate.settings import DEFAULTS, Settings
+from accel_migrate.source import Source
 
 from tests.migrate.rules.verbs import migrated, noted, rewritten, unchanged
 
@@ -276,3 +281,17 @@ def test_a_switch_that_is_set_only_below_the_device_is_not_copied(value: str):
     assert "`use_amp`, which decides about mixed precision, is set only after" in unchanged(below)
     above = source.replace("    device =", f"    use_amp = {value}\n    device =", 1)
     assert "if use_amp and" in migrated(above)
+
+
+def test_a_device_of_another_file_is_asked_for_once():
+    config = 'import torch\n\nDEVICE = "cuda" if torch.cuda.is_available() else "cpu"\nAMP = True\n'
+    region = "with torch.cuda.amp.autocast(enabled=config.AMP):"
+    train = dedent(SCRIPT.format(region=region)).replace("device)", "config.DEVICE)")
+    train = train.replace("import torch\n", "import torch\nimport config\n", 1).replace(
+        "device = ", "scale = torch.ones(1).to("
+    )
+    train = train.replace('torch.device("cuda" if torch.cuda.is_available() else "cpu")', "config.DEVICE)")
+    train = train.replace("mse_loss(model(x), y)", "mse_loss(model(x), y) * scale")
+    files = {"train.py": train, "config.py": config}
+    result, _ = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
+    assert 'mixed_precision="fp16" if config.AMP and torch.cuda.is_available() else "no"' in result.after.decode()
