@@ -13,6 +13,7 @@ from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.edits import note
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module
+from accel_migrate.flow.tensor_types import is_cpu_type
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -38,12 +39,18 @@ def find(context: Context) -> Iterator[Change]:
             continue
         elif dotted in _CALLS and not _is_guarded(module, node):
             what = f"{unparse(node.func)}() needs a CUDA GPU"
-        elif dotted.endswith("set_default_tensor_type"):
+        elif dotted.endswith("set_default_tensor_type") and not _is_of_cpu(module, node):
             what = "a default tensor type makes loaders and their shuffling fail on the device"
         else:
             continue
         message = f'{what}; use accelerator.device, or guard it by accelerator.device.type == "cuda"'
         yield note(context, CODE, node, message)
+
+
+def _is_of_cpu(module: Module, call: ast.Call) -> bool:
+    """`torch.set_default_tensor_type(torch.DoubleTensor)`, which chooses a precision and no device."""
+    named = [module.qualified(part) or getattr(part, "value", None) for part in call.args]
+    return bool(named) and all(map(is_cpu_type, named))
 
 
 def _named_gpus(context: Context) -> Iterator[Change]:

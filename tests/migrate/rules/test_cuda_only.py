@@ -137,3 +137,18 @@ def test_nothing_is_said_of_a_class_of_another_script_that_evaluates() -> None:
     shuffled = "class Queue(torch.nn.Module):\n    def forward(self, x):\n        return x[torch.randperm(4).cuda()]\n"
     assert told(tools.format(named=shuffled), train) == []
     assert told(tools.format(named=f"{shuffled}queue = Queue()\n"), train) != []
+
+
+@pytest.mark.parametrize(
+    ("named", "is_told"),
+    [
+        ("torch.DoubleTensor", False),
+        ("'torch.DoubleTensor'", False),
+        ("'torch.cuda.FloatTensor'", True),
+        ("kind", True),
+    ],
+)
+def test_a_default_type_of_the_cpu_is_no_device(named: str, is_told: bool):
+    train = TRAIN.replace("device = ", f"torch.set_default_tensor_type({named})\ndevice = ", 1)
+    said = told("def penalty(x):\n    return x.mean()\n", f"from elsewhere import kind\n{train}")
+    assert any("default tensor type" in each for each in said) is is_told
