@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accel_migrate.analysis.notes.batch_norm import batch_norm, is_settled
+from accel_migrate.analysis.notes.batch_norm import batch_norm, by_hand, is_settled
 from accel_migrate.edits import note
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
@@ -14,6 +14,11 @@ CODE = "AM804"
 
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
+    found = by_hand(context.script, training)
+    if found is not None and module is training.place.module:
+        owner, node = found
+        line = f"{owner.source.path.name}:" if owner is not module else "line "
+        yield note(context, CODE, training.place.after, _BY_HAND.format(line=f"{line}{getattr(node, 'lineno', 0)}"))
     if is_settled(context.script, training):
         return
     for layer in batch_norm(context.script, training):
@@ -25,6 +30,12 @@ def find(context: Context) -> Iterator[Change]:
             line = f"{layer.module.source.path.name}:{getattr(layer.node, 'lineno', 0)}"
             message = _message(f" ({line}{', ' if chosen else ''}{chosen})")
             yield note(context, CODE, training.place.after, message)
+
+
+_BY_HAND = (
+    "each process takes the mean over the rows of its own batch from them ({line}); for that of all processes put "
+    "torch.nn.SyncBatchNorm in its place"
+)
 
 
 def _message(where: str) -> str:

@@ -1891,3 +1891,33 @@ def test_what_an_evaluation_within_a_training_draws_is_no_noise_of_its_steps():
     evaluated = training(functions=functions.format(name="test"), inside="if i == 3:\n    print(test())")
     assert "AM803" not in codes(evaluated)
     assert "in its steps" in noted(training(inside="x = x + torch.randn_like(x)"), "AM803")
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ("(x - x.mean(0)) / x.std(0)", True),
+        ("x - x.mean(dim=(0, 1), keepdim=True)", True),
+        ("x - torch.mean(x, 0)", True),
+        ("x - mean", True),
+        ("x - x.mean(1, keepdim=True)", False),
+        ("x - x.mean(-1)", False),
+        ("x - self.layer.weight.mean(0)", False),
+        ("x - torch.mean(x, 1)", False),
+    ],
+)
+def test_tells_a_mean_over_the_batch_that_a_layer_takes_by_hand(rows: str, told: bool) -> None:
+    functions = f"""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(3, 2)
+
+            def forward(self, x):
+                mean = x.mean(0)
+                return self.layer({rows})
+        """
+    source = training(functions=functions)
+    model = source.replace("model = nn.Linear(3, 2)", "model = Net()")
+    assert any("over the rows of its own batch" in note for note in notes(model)) == told
+    assert "AM804" not in codes(source)  # nobody trains it

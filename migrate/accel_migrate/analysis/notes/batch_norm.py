@@ -16,7 +16,7 @@ from accel_migrate.analysis.notes.unseen_layers import looked_up
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.roles import Role
-from accel_migrate.flow.nodes import called_name, unparse
+from accel_migrate.flow.nodes import arguments_at, called_name, calls_method, unparse, walk
 from accel_migrate.flow.once import once
 from accel_migrate.flow.scopes import Module
 
@@ -45,6 +45,29 @@ def batch_norm(script: Script, training: Training) -> list[Layer]:
 def names_batch_norm(script: Script, training: Training) -> bool:
     """Whether any file of the training names such a layer, and nothing settles it."""
     return not is_settled(script, training) and any(_normalising(module) for module in script.loaded(training))
+
+
+@once
+def by_hand(script: Script, training: Training) -> tuple[Module, ast.AST] | None:
+    """Where a layer of a prepared model takes from its rows their own mean over the batch: `(x - x.mean(0)) / x.std(0)`."""
+    own = OfModels(script, training)
+    for module in script.loaded(training):
+        for node in module.walk(module.tree, ast.BinOp):
+            function = module.scope(node).function
+            if isinstance(node.op, ast.Sub) and function is not None and module.functions[function].instance:
+                mean = module.only_value(node.right) or node.right
+                if _is_mean_of(mean, unparse(node.left)) and own.may_hold(module, node):
+                    return module, node
+    return None
+
+
+def _is_mean_of(node: ast.expr, rows: str) -> bool:
+    """`x.mean(0)`, `x.mean(dim=(0, 2, 3), keepdim=True)`, `torch.mean(x, 0)`."""
+    if not calls_method(node, "mean"):
+        return False
+    asked, place = (node.args[0], 1) if unparse(node.func.value) == "torch" and node.args else (node.func.value, 0)
+    over = [part for each in arguments_at(node, place, "dim") for part in walk(each)]
+    return unparse(asked) == rows and any(isinstance(part, ast.Constant) and part.value == 0 for part in over)
 
 
 @once
