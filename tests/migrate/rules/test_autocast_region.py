@@ -295,3 +295,37 @@ def test_a_device_of_another_file_is_asked_for_once():
     files = {"train.py": train, "config.py": config}
     result, _ = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
     assert 'mixed_precision="fp16" if config.AMP and torch.cuda.is_available() else "no"' in result.after.decode()
+
+
+@pytest.mark.parametrize("parsed", ["options()", "parser.parse_args()"])
+def test_options_that_are_parsed_below_the_device_are_parsed_once(parsed: str):
+    source = f"""
+        import argparse
+        import torch
+        from torch import nn
+
+
+        def options():
+            return argparse.ArgumentParser().parse_args()
+
+
+        def main():
+            parser = argparse.ArgumentParser()
+            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            args = {parsed}
+            rows = args.rows
+            model = nn.Linear(2, 1).to(device)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for x, y in torch.utils.data.DataLoader(rows):
+                with torch.cuda.amp.autocast(enabled=args.amp):
+                    loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+
+        main()
+        """
+    text = migrated(source)
+    assert f"args = {parsed}\n    accelerator = Accelerator(" in text
+    assert 'mixed_precision="fp16" if args.amp and' in text

@@ -291,20 +291,22 @@ def names_in(expression: str | None) -> set[str]:
     return {node.id for node in walk(tree) if isinstance(node, ast.Name)}
 
 
-def put_off(start: Start, device: DeviceDefinition | None) -> Start | None:
-    """The start behind plain settings that follow the device's definition, so that its arguments may name them."""
+def put_off(start: Start, device: DeviceDefinition | None) -> Iterator[Start]:
+    """The starts behind each of the plain settings that follow the device's definition: its arguments may name them."""
     if device is None or start.statement is not device.statement:
-        return None
-    index = first = start.block.index(start.statement) + 1
-    while index < len(start.block) and _is_setting(start.module, start.block[index], device.variable):
+        return
+    index = start.block.index(start.statement) + 1
+    while index + 1 < len(start.block) and _is_setting(start.module, start.block[index], device.variable):
         index += 1
-    return replace(start, statement=start.block[index]) if first < index < len(start.block) else None
+        yield replace(start, statement=start.block[index])
 
 
 def _is_setting(module: Module, statement: ast.stmt, device: Variable) -> bool:
     if not isinstance(statement, ast.Assign) or not all(isinstance(t, ast.Name) for t in statement.targets):
         return False
-    return only_reads(statement.value) and not any(
+    # What it calls sees no device that is known in this function alone.
+    alone = device.scope.is_function and all(module.scope(read) is device.scope for read in module.reads(device))
+    return (only_reads(statement.value) or alone) and not any(
         module.variable(node) == device for node in module.walk(statement.value, ast.Name)
     )
 

@@ -581,13 +581,14 @@ class _Reader:
         replacements = {replacement.statement for replacement in found.distribution.replacements}
         carrier = Respelling(self.graph, start.module, start.statement, replacements)
         precision = with_argument(found.precision, carrier, own, start.cpu)
-        later = put_off(start, own) if carrier.inlined else None
-        if later is not None:
+        for later in put_off(start, own) if carrier.inlined else ():
             start = later
             carrier = Respelling(
                 self.graph, start.module, start.statement, replacements, own.statement if own else None
             )
             precision = with_argument(found.precision, carrier, own, start.cpu)
+            if not carrier.inlined:
+                break
         if carrier.switch is not None:
             raise NotMigrated(
                 f"`{unparse(carrier.switch)}`, which decides about mixed precision, is set only after the Accelerator is needed",
