@@ -170,17 +170,16 @@ def _opened(module: Module, load: ast.Call) -> ast.stmt:
 
 def _have_waited(context: Context, statement: ast.stmt, waited: set[ast.stmt]) -> bool:
     """Whether all have waited here, or above in the same block, and nothing that may write comes between."""
-    module, storage = context.module, context.training.storage
-    writing = [one.statement for one in storage.saves if one.module is module]
-    writing += [one.statement for one in storage.written if one.module is module]
+    module, storage, graph = context.module, context.training.storage, context.script.graph
+    writing = [(save.module, save.statement) for save in storage.saves]
+    writing += [(file.module, file.statement) for file in storage.written]
+    within = {owner.scope(one).function for owner, one in writing} - {None}
     block = module.block(statement)
     for earlier in [statement, *block[: block.index(statement)][::-1]]:
         if earlier in waited:
             return True
-        calls = module.walk(earlier, ast.Call)
-        if any(module.holds(earlier, each) for each in writing) or any(
-            context.script.roles.target(module, c) for c in calls
-        ):
+        held = any(owner is module and module.holds(earlier, one) for owner, one in writing)
+        if held or not within.isdisjoint(graph.reached_from(earlier, module)):
             return False
     return False
 

@@ -44,11 +44,14 @@ def test_waits_for_a_file_of_this_run():
     becomes(source, f"accelerator.wait_for_everyone()\naccelerator.unwrap_model(model).{loads}", ACCELERATE)
 
 
-@pytest.mark.parametrize(("between", "waits"), [("", 1), ("torch.save(1, 'b.pt')", 2), ("keep()", 2), ("print(1)", 1)])
+@pytest.mark.parametrize(
+    ("between", "waits"), [("", 1), ("torch.save(1, 'b.pt')", 2), ("keep()", 2), ("print(1)", 1), ("look()", 1)]
+)
 def test_waits_once_for_files_that_are_read_one_after_another(between: str, waits: int):
     after = 'torch.save(model.state_dict(), "a.pt")\nmodel.load_state_dict(torch.load("a.pt"))\nBETWEEN\n'
     after = after.replace("BETWEEN", between) + 'optimizer.load_state_dict(torch.load("b.pt"))\n'
-    source = training(functions="def keep():\n    torch.save(1, 'b.pt')", after=after)
+    functions = "def keep():\n    torch.save(1, 'b.pt')\ndef look():\n    print(1)"
+    source = training(functions=functions, after=after)
     assert migrated(source).count("wait_for_everyone") == waits
 
 
