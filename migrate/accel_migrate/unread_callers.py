@@ -14,6 +14,7 @@ from accel_migrate.outcome import Decision, Finding, Outcome
 from accel_migrate.plan import Safety, Status
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+_IMPORTS = re.compile(rb"^\W*(?:from|import)\b[^\n(]*(?:\([^)]*\))?", re.M)  # also those of a notebook's cells
 
 
 def calls_to_check(unread: Path, outcomes: Iterable[Outcome]) -> str:
@@ -39,10 +40,11 @@ def with_tests_to_change(outcome: Outcome, tests: Iterable[Path]) -> Outcome:
 def _named(caller: Path, outcome: Outcome) -> Iterator[tuple[str, int]]:
     """The functions with another signature that a file names together with the file they are in, each with its line."""
     try:
-        words = set(re.findall(rb"\w+", caller.read_bytes()))
+        data = caller.read_bytes()
     except OSError:
         return
-    if outcome.status is Status.MIGRATED and outcome.path.stem.encode() in words:
+    words, imported = (set(re.findall(rb"\w+", text)) for text in (data, b" ".join(_IMPORTS.findall(data))))
+    if outcome.status is Status.MIGRATED and outcome.path.stem.encode() in imported:
         after = {name: arguments for name, arguments, _ in _signatures(outcome.after)}
         for name, arguments, line in _signatures(outcome.before):
             if after.get(name) != arguments and name.encode() in words:

@@ -23,11 +23,16 @@ def _said(folder: Path, text: str, status: Status = Status.MIGRATED) -> str:
 def test_names_what_it_may_call_with_the_old_arguments(tmp_path: Path) -> None:
     assert "train() of engine.py" in _said(tmp_path, "import engine\nengine.train(net)\n")
     assert "Trainer() of engine.py" in _said(tmp_path, "from engine import Trainer\n")
+    assert "train() of engine.py" in _said(
+        tmp_path, "from parts import (\n    data,\n    engine,\n)\nengine.train(net)\n"
+    )
+    assert "train() of engine.py" in _said(tmp_path, '  "import os, engine\\n",\n  "engine.train(net)\\n"\n')
 
 
 def test_is_silent_about_what_is_called_as_before(tmp_path: Path) -> None:
     assert not _said(tmp_path, "import engine\nengine.show(net)\n")
     assert not _said(tmp_path, "import other\nother.train(net)\n")
+    assert not _said(tmp_path, "engine = 1\ntrain = table.train\n")
     assert not _said(tmp_path, "import engine\nengine.train(net)\n", Status.UNCHANGED)
 
 
