@@ -123,6 +123,10 @@ def opposite(test: ast.expr) -> ast.expr:
         return test.operand
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and type(test.ops[0]) in _OPPOSITE:
         return ast.Compare(test.left, [_OPPOSITE[type(test.ops[0])]()], test.comparators)
+    if isinstance(test, ast.BoolOp) and all(isinstance(part, ast.UnaryOp | ast.Compare) for part in test.values):
+        return ast.BoolOp(
+            ast.And() if isinstance(test.op, ast.Or) else ast.Or(), [opposite(part) for part in test.values]
+        )
     return ast.UnaryOp(ast.Not(), test)
 
 

@@ -93,6 +93,34 @@ def test_cuda_by_name_asks_for_a_gpu():
     assert made_of("with torch.cuda.amp.autocast():") == '"fp16" if torch.cuda.is_available() else "no"'
 
 
+@pytest.mark.parametrize("asked", ["torch.cuda.is_available()", "torch.cuda.is_available() and gpu"])
+def test_a_script_that_keeps_to_cuda_asks_for_it_once(asked: str):
+    source = f"""
+    import torch
+    from torch import nn
+
+    gpu = True
+    loader = torch.utils.data.DataLoader(data(), batch_size=4)
+    model, teacher = nn.Linear(2, 1), nn.Linear(2, 1)
+    if {asked}:
+        model.cuda()
+        teacher.cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.cuda.amp.GradScaler()
+    for x, y in loader:
+        if {asked}:
+            x, y = x.cuda(), y.cuda()
+        with torch.cuda.amp.autocast():
+            loss = nn.functional.mse_loss(model(x), teacher(y))
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    """
+    precision = migrated(source).split("mixed_precision=")[1].split("autocast_forward")[0]
+    assert precision.count("torch.cuda.is_available()") == 1
+
+
 def test_what_the_script_does_not_scale_is_not_scaled():
     off = "kwargs_handlers=[GradScalerKwargs(enabled=False)]"
     assert off in migrated(SCRIPT.format(region="with torch.cuda.amp.autocast():"))

@@ -209,8 +209,10 @@ def _on_cuda(module: Module, device: DeviceDefinition | None, cpu: str | None) -
     if torch is None:
         raise NotMigrated("`torch` itself is not imported where the Accelerator is made", 1)
     available = f"{torch}.cuda.is_available()"
-    asked = [] if cpu is None else [_bracketed(opposite(ast.parse(cpu, mode="eval").body))]
-    return " and ".join([*asked, *([] if available in " and ".join(asked).split(" and ") else [available])])
+    if cpu is None:
+        return available
+    wish = opposite(ast.parse(cpu, mode="eval").body)
+    return _bracketed(wish) if available in map(unparse, conjuncts(wish)) else f"{_bracketed(wish)} and {available}"
 
 
 def _device_test(module: Module, device: DeviceDefinition) -> str | None:
