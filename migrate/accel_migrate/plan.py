@@ -48,10 +48,14 @@ class Unimport:
 
 @dataclass(frozen=True, slots=True)
 class Uncomment:
-    """The statement stays, and the comment right above it, which is no longer true, goes, or that many `lines` of it."""
+    """The statement stays, and the comment right above it, which is no longer true, goes, or that many `lines` of it.
+
+    With `behind` it is the one at the end of the statement's own line.
+    """
 
     statement: ast.stmt
     lines: int | None = None
+    behind: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,9 @@ class Blocks:
             last = small[-1]
             if getattr(last, "semicolon", None) is not node.body[-1].semicolon:  # its neighbour went
                 small[-1] = last.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
+            if statements[-1] in self.edits.bare:
+                newline = node.trailing_whitespace.newline
+                node = node.with_changes(trailing_whitespace=cst.TrailingWhitespace(newline=newline))
             kept = [node.with_changes(body=small, leading_lines=lines)]
             if statements[0] in self.edits.guarded:
                 kept = [self._under(self.edits.guarded[statements[0]], kept[0])]

@@ -22,6 +22,7 @@ class Sorted:
         self.unwrapped: set[ast.stmt] = set()
         self.guarded: dict[ast.stmt, tuple[str, ...]] = {}  # the empty blocks around it, inside out
         self.uncommented: dict[ast.stmt, int | None] = {}
+        self.bare: set[ast.stmt] = set()  # without the comment behind them
         self.before: dict[ast.stmt, list[Insert]] = {}
         self.after: dict[ast.stmt, list[Insert]] = {}
         self.touched: set[ast.stmt] = set()
@@ -105,6 +106,8 @@ class Sorted:
             self.guarded[statement] = (under(f"if {edit.test}"), *around)
         elif isinstance(edit, Repeat):
             self.guarded[statement] = (*self.guarded.get(statement, ()), edit.text)
+        elif edit.behind:
+            self.bare.add(statement)
         else:
             self.uncommented[statement] = edit.lines
         holder: ast.stmt | None = statement

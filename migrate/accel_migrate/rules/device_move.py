@@ -59,7 +59,14 @@ def _edits(module: Module, statement: ast.stmt, moves: list[Move]) -> list[Edit]
         edits = [replaced]
     if about_moving:
         edits.append(Uncomment(statement, about_moving))
-    return edits
+    return [*edits, *_comment_behind(source, statement)] if len(dropped) == len(moves) else edits
+
+
+def _comment_behind(source: Source, statement: ast.stmt) -> Iterator[Uncomment]:
+    """`# on the GPU` in the line of a statement that stays without its move."""
+    behind = source.text[source.end(statement) :].split("\n", 1)[0].strip()
+    if behind.startswith("#") and lines_about_moving(behind):
+        yield Uncomment(statement, behind=True)
 
 
 def _kept_containers(module: Module, statement: ast.stmt, dropped: dict[ast.Call, ast.expr]) -> list[Replace]:

@@ -427,6 +427,15 @@ def test_a_move_that_one_training_makes_needless_and_another_needs_stays():
     assert "AM204" not in {note.code for note in (*first.notes, *second.notes)}
 
 
+@pytest.mark.parametrize(("comment", "stays"), [("Move model to GPU if available", False), ("two inputs", True)])
+def test_a_comment_behind_a_move_that_goes(comment: str, stays: bool):
+    source = BEFORE.format(lines="noise = 1")
+    moved = next(line for line in source.splitlines() if "model = " in line and ".to(" in line)
+    text = migrated(source.replace(moved, f"{moved}  # {comment}"))
+    assert (f"  # {comment}\n" in text) is stays
+    assert "model = nn.Linear" in text
+
+
 def test_a_comment_above_a_move_that_goes_stands_above_what_follows():
     text = migrated(
         """
