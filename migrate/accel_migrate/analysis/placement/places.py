@@ -237,7 +237,13 @@ def _is_other_way(module: Module, thing: Built, load: Binding) -> bool:
 def _place_in_class(
     home: Scope, module: Module, statements: list[ast.stmt], variables: set[Variable], made_of: set[Variable]
 ) -> Place:
-    if any(not module.bindings(variable) for variable in variables):
+    unset = sorted(variable.name for variable in variables if not module.bindings(variable))
+    if unset and not home.node.bases:  # type: ignore[attr-defined]
+        raise NotMigrated(
+            f"`{unset[0]}` is set from outside of {home.name}; set it in the constructor, so that it is prepared with the rest",
+            home.node.lineno,  # type: ignore[attr-defined]
+        )
+    if unset:
         statements = [*statements, _base_set_up(module, home)]
     methods = {function for s in statements if (function := module.scope(s).function) is not None}
     if len(methods) > 1:

@@ -94,3 +94,33 @@ def test_the_branch_that_trains_prepares_where_the_others_only_test() -> None:
 
 def test_a_branch_that_trains_without_an_optimizer_of_its_own_is_left() -> None:
     unchanged(BRANCHES.format(other="train(loader, model, torch.optim.SGD(model.parameters(), lr=0.5))"))
+
+
+SET_FROM_OUTSIDE = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+class Trainer:
+    def __init__(self):
+        self.model = nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def fit(self, loader):
+        for x, y in loader:
+            loss = (self.model(x) - y).pow(2).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            self.scheduler.step()
+
+trainer = Trainer()
+trainer.scheduler = torch.optim.lr_scheduler.StepLR(trainer.optimizer, 10)
+loader = DataLoader(rows(), batch_size=4)
+for epoch in range(2):
+    trainer.fit(loader)
+"""
+
+
+def test_what_a_trainer_has_from_outside_is_not_said_to_be_of_a_base_class() -> None:
+    assert "`self.scheduler` is set from outside of Trainer" in unchanged(SET_FROM_OUTSIDE)
