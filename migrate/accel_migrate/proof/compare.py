@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from itertools import accumulate
 
@@ -102,18 +102,21 @@ def weights_on_many(ranks: Sequence[Trace]) -> Check:
     return _weights(len(ranks), ranks[0].parameters, ranks[1:])
 
 
-def figures_on_many(original: Trace, again: Trace, main: Trace, processes: int) -> Check:
+def figures_on_many(
+    original: Trace, again: Trace, main: Trace, processes: int, varying: Set[tuple[str, int]] = frozenset()
+) -> Check:
     """What the evaluations of the main process print, and that no other figure is of a share and divided by all."""
     first, second, found = (
         [event for event in trace.of("printed") if event.facts["evaluation"]] for trace in (original, again, main)
     )
-    check = figures.compare(first, second, found, processes, False)
+    check = figures.compare(first, second, found, processes, False, varying)
     at = check.difference.before if check.difference else None
     if at is not None and at.facts["random"]:
         why = "random numbers are drawn in the evaluation, by each process its own"
         return replace(check, result=Result.NOT_COMPARED, note=why)
     if check.holds:
-        smaller = figures.shrunk(original.of("printed"), again.of("printed"), main.of("printed"), processes)
+        all_of = [trace.of("printed") for trace in (original, again, main)]
+        smaller = figures.shrunk(all_of[0], all_of[1], all_of[2], processes, varying)
         if smaller is not None:
             return Check(Quantity.PRINTED, processes, Result.DIFFERS, check.agreed, check.total, difference=smaller)
     return check

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from accel_migrate.proof.check import Check, Difference, Quantity, Result
@@ -47,8 +47,20 @@ def lines(events: Iterable[Event]) -> list[Line]:
     return found
 
 
+def unsteady(original: Sequence[Event], again: Sequence[Event]) -> set[tuple[str, int]]:
+    """The words of lines, each with the place of a number that two runs print otherwise: a duration, samples in a second."""
+    second = {(line.words, line.turn): line.numbers for line in lines(again)}
+    pairs = [(line.words, line.numbers, second.get((line.words, line.turn), ())) for line in lines(original)]
+    return {(words, place) for words, *both in pairs for place, (a, b) in enumerate(zip(*both)) if a != b}
+
+
 def compare(
-    original: Sequence[Event], again: Sequence[Event], migrated: Sequence[Event], processes: int, exactly: bool
+    original: Sequence[Event],
+    again: Sequence[Event],
+    migrated: Sequence[Event],
+    processes: int,
+    exactly: bool,
+    varying: Set[tuple[str, int]] = frozenset(),
 ) -> Check:
     """Every figure that the original repeats is printed again by the migrated script."""
     repeated = {(line.words, line.turn): line for line in lines(again)}
@@ -59,6 +71,7 @@ def compare(
         if same is None:
             continue
         wanted = [a == b for a, b in zip(line.numbers, same.numbers)]  # a duration, or the time of day, is not
+        wanted = [want and (line.words, place) not in varying for place, want in enumerate(wanted)]
         if not exactly:
             wanted = [want and not OF_TRAINING.search(label) for want, label in zip(wanted, line.words.split("#"))]
         if not any(wanted):
@@ -83,7 +96,11 @@ def compare(
 
 
 def shrunk(
-    original: Sequence[Event], again: Sequence[Event], migrated: Sequence[Event], processes: int
+    original: Sequence[Event],
+    again: Sequence[Event],
+    migrated: Sequence[Event],
+    processes: int,
+    varying: Set[tuple[str, int]] = frozenset(),
 ) -> Difference | None:
     """The first figure that is, in each of its lines, about so many times smaller as there are processes.
 
@@ -98,7 +115,7 @@ def shrunk(
         if key not in repeated or key not in found:
             continue
         for place, (a, b, c) in enumerate(zip(line.numbers, repeated[key].numbers, found[key].numbers)):
-            if a == b and "." in a and float(a):
+            if a == b and "." in a and float(a) and (line.words, place) not in varying:
                 pairs[line.words, place].append((line, found[key], float(c) / float(a)))
     for same in pairs.values():
         if len(same) > 1 and all(0.75 <= ratio * processes <= 1.33 and ratio <= 0.7 for *_, ratio in same):

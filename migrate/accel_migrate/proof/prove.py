@@ -11,6 +11,7 @@ from accel_migrate.proof import failures
 from accel_migrate.proof.blame import Texts, suspects
 from accel_migrate.proof.check import Check, Difference, Quantity, Result
 from accel_migrate.proof.compare import figures_on_many, on_many, on_one, weights_on_many
+from accel_migrate.proof.figures import unsteady
 from accel_migrate.proof.record import Event, Trace
 from accel_migrate.proof.runs import Run, Runner, StandIn, Target
 from accel_migrate.proof.step.conclude import StepAnswer, conclude, shares
@@ -183,7 +184,7 @@ class Proof:
             return [*checks, Check(Quantity.LOSSES, count, Result.NOT_COMPARED, note=why)]
         if losses.result is not Result.NOT_COMPARED:
             return [*checks, figures_on_many(original, again, ranks[0], count)]
-        return [*checks, *self._held_still(original, on_gpu)]
+        return [*checks, *self._held_still(original, again, on_gpu)]
 
     def _nudged(self) -> Trace | None:
         """The original with its weights off by rounding; nothing where it does not run so."""
@@ -202,7 +203,7 @@ class Proof:
         why = "no loader is prepared, and every process trains on all of the data (AM805)"
         return replace(check, result=Result.NOT_COMPARED, note=why, difference=None)
 
-    def _held_still(self, original: Trace, on_gpu: bool) -> list[Check]:
+    def _held_still(self, original: Trace, again: Trace, on_gpu: bool) -> list[Check]:
         """What evaluations print does not hang on training when no weight moves."""
         if not any(event.facts["evaluation"] for event in original.of("printed")):
             return []
@@ -215,7 +216,8 @@ class Proof:
         run = self._run(name, still=True, processes=self.processes, on_cpu=not on_gpu)
         if run.failed or not run.traces:
             return [_failure(run, self.processes, re.sub(r"\W+", "-", name))]
-        check = figures_on_many(expected, expected, run.traces[0], self.processes)
+        varying = unsteady(original.of("printed"), again.of("printed"))
+        check = figures_on_many(expected, expected, run.traces[0], self.processes, varying)
         if not check.holds and original.has_fact("batch norm"):
             why = "batch normalisation gathers its statistics from the samples of each process (AM804)"
             return [replace(check, result=Result.NOT_COMPARED, note=why, difference=None)]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from accel_migrate.proof.check import Check, Quantity, Result
 from accel_migrate.proof.compare import figures_on_many, on_many, on_one
+from accel_migrate.proof.figures import unsteady
 from accel_migrate.proof.record import Event, Trace
 
 from tests.migrate.proof.traces import BATCHES, halves, trace
@@ -169,6 +170,16 @@ def test_figures_of_evaluations_agree_as_far_as_they_are_printed(printed: str, r
     line = "epoch 1 train loss 0.5 accuracy 0.8123 on 33 in {} s"
     original, again = (trace(printed=[line.format(seconds)]) for seconds in ("2.0", "2.1"))
     assert figures_on_many(original, again, trace(printed=[printed]), 2).result is result
+
+
+def test_what_two_runs_print_otherwise_is_not_compared_with_a_third() -> None:
+    """A run with its weights held still is made once: a throughput looks repeated in it."""
+    line = "epoch 1, throughput {}, accuracy {}"
+    original, again = (trace(printed=[line.format(rate, 0.512)]) for rate in (210.7, 194.8))
+    varying = unsteady(original.of("printed"), again.of("printed"))
+    for printed, result in ((line.format(99.1, 0.512), Result.WITHIN), (line.format(99.1, 0.437), Result.DIFFERS)):
+        assert figures_on_many(original, original, trace(printed=[printed]), 2, varying).result is result
+    assert figures_on_many(original, original, trace(printed=[line.format(99.1, 0.512)]), 2).result is Result.DIFFERS
 
 
 def test_a_figure_that_is_not_printed_any_more_is_missed() -> None:
