@@ -850,3 +850,8 @@ def test_how_far_a_process_is_goes_by_its_own_batches():
         print(total / len(test_loader))
         """
     becomes(training(after=evaluated), 'print("%.0f%%" % (100.0 * j / len(test_loader)))')
+
+
+def test_a_path_that_is_taken_apart_leaves_nothing_behind() -> None:
+    source = evaluation("name = os.path.basename(paths[0])", "hits += criterion(model(x), y).item()", "print(name)")
+    becomes(source, "hits += accelerator.sum_for_metrics(criterion(model(x), y).item())")

@@ -87,7 +87,7 @@ class Quiet:
             return
         if name in ("keys", "values", "items") and isinstance(function, ast.Attribute):
             return
-        if dotted.partition(".")[0] in _LIBRARIES and name not in _LEAVES:
+        if dotted.startswith("os.path.") or (dotted.partition(".")[0] in _LIBRARIES and name not in _LEAVES):
             return
         if isinstance(function, ast.Name) and module.variable(function) is None:
             if name in _BUILTINS:
