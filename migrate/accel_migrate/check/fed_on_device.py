@@ -133,7 +133,7 @@ def _chosen_by_the_script(evidence: Evidence, told: Iterable[str] = ()) -> Found
         for node in file.walk(file.tree, ast.If) if file.path in paths else ():
             if any(_is_of_the_value(part) for part in walk(node.test)) or _asks_for_what_moves(node):
                 continue
-            if not evidence.ran(file, node):
+            if not evidence.ran(file, node) or _is_of_data(file, node):
                 continue
             # What is moved beside others, as far as it is there at all, goes where those go.
             outer = [above for above in file.ancestors(node) if isinstance(above, ast.If)]
@@ -170,6 +170,15 @@ def _asks_for_what_moves(choice: ast.If) -> bool:
     }
     asked = set(_named(choice.test))
     return bool(asked) and asked <= moved
+
+
+def _is_of_data(file: Module, choice: ast.If) -> bool:
+    """`if self.device is not None: x = x.to(self.device)` of a data set: its samples go where it is told, if it is."""
+    owner = file.scope(choice).owner_class
+    indexed = owner is not None and "__getitem__" in owner.bindings
+    moves = [part for each in choice.body for part in walk(each) if isinstance(part, ast.Call) and part.args]
+    told = set(_named(choice.test))
+    return indexed and len(told) == 1 and bool(moves) and all(told == {unparse(move.args[0])} for move in moves)
 
 
 def _follows_a_value(side: Side, file: Module, test: ast.expr) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.migrate.check.reading import said
+from tests.migrate.rules.scripts import training
+from tests.migrate.rules.verbs import migrated, unchanged
 
 TOP = (
     "import torch\nfrom torch.utils.data import DataLoader\nfrom accel_runtime import Accelerator\n"
@@ -373,3 +375,27 @@ def test_output_that_numpy_reads_as_the_script_did_on_the_cpu() -> None:
     assert not said("AM959", "x = 1\n", TOP.format("") + run.format(".cpu()"))
     assert not said("AM959", "x = 1\n", TOP.format("cpu=True") + run.format(""))
     assert not said("AM959", "x = x.cuda()\n", TOP.format("") + run.format(""))
+
+
+@pytest.mark.parametrize(
+    ("base", "test", "told"),
+    [("Dataset", "device is not None", True), ("Dataset", "args.gpu", False), ("object", "device is not None", False)],
+)
+def test_a_data_set_that_moves_where_it_is_told_is_no_choice_of_the_script(base: str, test: str, told: bool) -> None:
+    rows = f"""
+        class Rows(torch.utils.data.Dataset):
+            def __init__(self, device=None):
+                self.x = torch.randn(20, 3)
+                if {test}:
+                    self.x = self.x.to(device)
+
+            def __len__(self):
+                return 20
+        """
+    if base == "Dataset":
+        rows += "\n            def __getitem__(self, i):\n                return self.x[i], 1\n        "
+    source = training(functions=rows, ready="loader = DataLoader(Rows(device), batch_size=4)")
+    if told:
+        migrated(source)
+    else:
+        assert "goes to a GPU only under" in unchanged(source)

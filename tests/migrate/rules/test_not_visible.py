@@ -418,3 +418,44 @@ def test_a_data_set_that_gives_its_name_to_the_loader_is_no_loader():
     again = "from torchvision import datasets\n" + again
     assert ORDER not in said(again)
     assert ORDER in said(again.replace("datasets.MNIST('data')", "eval('data')").replace(", shuffle=True", ""))
+
+
+IN_MAIN = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from tools import report
+
+def main(settings):
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    loader = DataLoader(TensorDataset(torch.randn(20, 3), torch.randn(20, 3)), batch_size=4, shuffle=True)
+    model = nn.Linear(3, 3).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    {does}
+"""
+
+
+@pytest.mark.parametrize(
+    ("does", "name"),
+    [
+        ("report(loss)", "report()"),
+        ("settings.dump('out')", "settings.dump()"),
+        ("settings.save('out')", "settings.save()"),
+        ("print(settings.dump('out'))", ""),
+        ("settings.show()", ""),
+        ("model.save('out')", ""),
+    ],
+)
+def test_names_what_a_function_that_trains_runs_whoever_calls_it(does: str, name: str) -> None:
+    message = said(IN_MAIN.format(does=does))
+    assert f"{name} (line" in message if name else CODE not in message
+
+
+def test_what_a_function_is_handed_by_the_script_is_known() -> None:
+    known = "class Settings:\n    def dump(self, path):\n        pass\n\nmain(Settings())\n"
+    assert CODE not in said(IN_MAIN.format(does="settings.dump('out')") + known)

@@ -136,7 +136,8 @@ def may_run(script: Script, training: Training, module: Module, node: ast.AST) -
         return False
     if function is None:
         return module in script.loaded(training)
-    if function in training.timing.late or _is_called(script, training, function):
+    own = {training.place.module.scope(training.place.after).function, *[b.function for b in training.backwards]}
+    if function in own or function in training.timing.late or _is_called(script, training, function):
         return True
     return _is_passed_on(script, script.loaded(training), module, function)
 

@@ -13,8 +13,10 @@ from accel_migrate.analysis.notes.elsewhere import calls_of_callers, may_run
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.imported import brought_by
 from accel_migrate.analysis.values.unread import Unseen, is_unseen
-from accel_migrate.flow.nodes import is_call_of, unparse
+from accel_migrate.flow.nodes import calls_method, is_call_of, unparse
 from accel_migrate.flow.scopes import Module
+
+_WRITES = ("dump", "save", "write", "export", "store")
 
 
 def not_analysed(script: Script, training: Training) -> Iterator[Unseen]:
@@ -32,6 +34,20 @@ def not_analysed(script: Script, training: Training) -> Iterator[Unseen]:
             if _runs(module, whole):
                 told.add(node.id)
                 yield Unseen(module, whole, f"{unparse(whole)}()")
+        yield from _of_whoever_calls(script, training, module)
+
+
+def _of_whoever_calls(script: Script, training: Training, module: Module) -> Iterator[Unseen]:
+    """`settings.dump(folder)` of what a function is handed from outside the files: it may write."""
+    for call in module.calls:
+        owner = call.func.value if calls_method(call, *_WRITES) else None
+        variable = module.variable(owner) if isinstance(owner, ast.Name) else None
+        if variable is None or not module.is_parameter(variable) or len(module.bindings(variable)) > 1:
+            continue
+        known = variable.name == variable.scope.self_name or script.roles.of(variable)
+        handed = known or script.graph.handed(variable) or not isinstance(module.parents[call], ast.Expr)
+        if not handed and not training.flow.only_main(module, call) and may_run(script, training, module, call):
+            yield Unseen(module, call, f"{unparse(call.func)}()")
 
 
 def run_by(script: Script, training: Training) -> list[Module]:
