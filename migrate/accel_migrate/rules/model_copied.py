@@ -25,6 +25,8 @@ _SHARDED_HERE = (
     "; with sharded weights (FSDP, ZeRO-3) each process has a part of it alone: under --strategy fsdp hand over "
     "copy.deepcopy(model), which all processes must make together, and else export from a run without"
 )
+# TorchScript cannot compile a forward that casts.
+_PRECISE = "; under mixed precision hand over accelerator.unwrap_model(model, keep_fp32_wrapper=False)"
 # What may have the wrapper: it looks at the model, hangs hooks on it, or is taken over by another rule.
 _MAY_WRAP = {
     "print",
@@ -82,7 +84,8 @@ def find(context: Context) -> Iterator[Change]:
             exports = module.qualified(call.func) in _EXPORTS
             if not training.wraps_models:
                 if exports:
-                    yield note(context, CODE, call, f"exports the model{_SHARDED_HERE}")
+                    compiled = module.qualified(call.func) == "torch.jit.script"
+                    yield note(context, CODE, call, f"exports the model{_SHARDED_HERE}{_PRECISE if compiled else ''}")
             elif takes and spelled is not None:
                 edit = replace_node(module.source, given, f"{spelled}.unwrap_model({module.source.code(given)})")
                 sharded = _SHARDED if exports else ""

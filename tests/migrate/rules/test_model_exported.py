@@ -118,3 +118,6 @@ def test_says_so_of_the_model_that_an_object_has_prepared():
     """
     assert "exports the model" in noted(source, "AM503")
     assert "as in line" not in noted(source, "AM503")
+    assert "keep_fp32_wrapper=False" in noted(source, "AM503")
+    traced = source.replace("torch.jit.script(fit.model)", "torch.jit.trace(fit.model, row)")
+    assert "keep_fp32_wrapper" not in noted(traced, "AM503")
