@@ -743,6 +743,17 @@ def test_guards_the_calls_of_a_function_that_only_writes(end: str) -> None:
     assert keeping == KEEPING + end and not told
 
 
+def test_guards_the_calls_of_a_function_that_puts_pictures_beside_each_other() -> None:
+    helper = (
+        "import torch\nfrom torchvision.utils import save_image\n\n\ndef keep(rows, path):\n    beside = []\n"
+        "    for row in rows:\n        wide = row.repeat(3, 1, 1) if row.size(0) == 1 else row\n"
+        "        beside.extend([wide, row.unsqueeze(0).clamp(0, 1)])\n"
+        "    save_image(torch.stack(beside, dim=0), path)\n"
+    )
+    train, keeping, told = with_helper(helper, 'keep(rows, "rows.png")')
+    assert 'if accelerator.is_main_process:\n        keep(rows, "rows.png")' in train and keeping == helper and not told
+
+
 def test_guards_the_calls_of_a_function_that_another_file_has_under_the_same_name() -> None:
     body = training(inside="rows.append(loss.item())", after='keep(rows, "r.png")', ready="rows = []")
     imports, _, steps = body.partition("\n\n")

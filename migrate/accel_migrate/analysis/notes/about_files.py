@@ -14,7 +14,7 @@ from accel_migrate.flow.scopes import Function, Module
 _PURE = (
     "os.path.", "pandas.", "json.load", "json.dump", "csv.", "yaml.", "pickle.load", "pickle.dump", "numpy.mean", "numpy.array",
     "numpy.concatenate", "numpy.vstack", "numpy.load", "numpy.arange", "numpy.linspace", "numpy.asarray", "numpy.transpose",
-    "matplotlib.", "datetime.", "time.",
+    "matplotlib.", "datetime.", "time.", "torch.argmax", "torch.cat", "torch.stack", "torchvision.utils.make_grid",
 )  # fmt: skip
 _BUILTINS = frozenset({
     "print", "len", "str", "int", "float", "bool", "list", "dict", "tuple", "set", "sorted", "min", "max", "sum", "round",
@@ -22,7 +22,7 @@ _BUILTINS = frozenset({
 })  # fmt: skip
 _METHODS = frozenset({
     "join", "format", "item", "tolist", "copy", "items", "keys", "values", "strftime", "strip", "split", "mean", "replace",
-    "detach", "cpu", "numpy", "squeeze", "permute", "transpose", "reshape",
+    "detach", "cpu", "numpy", "squeeze", "unsqueeze", "permute", "transpose", "reshape", "repeat", "size", "clone", "clamp",
 })  # fmt: skip
 
 
