@@ -855,3 +855,22 @@ def test_how_far_a_process_is_goes_by_its_own_batches():
 def test_a_path_that_is_taken_apart_leaves_nothing_behind() -> None:
     source = evaluation("name = os.path.basename(paths[0])", "hits += criterion(model(x), y).item()", "print(name)")
     becomes(source, "hits += accelerator.sum_for_metrics(criterion(model(x), y).item())")
+
+
+def test_a_meter_of_unknown_make_among_others_is_fed_what_it_was_fed():
+    meter = (
+        "class Meter:\n    def __init__(self):\n        self.sum = 0\n"
+        "    def update(self, value):\n        self.sum += value\n"
+    )
+    evaluated = """
+        meters = {{"loss": {made}, "other": Meter()}}
+        with torch.no_grad():
+            for x, y in test_loader:
+                loss = criterion(model(x.to(device)), y.to(device))
+                meters["loss"].update(loss.item())
+        print(meters["loss"].sum)
+        """
+    known = training(functions=meter, after=evaluated.format(made="Meter()"))
+    becomes(known, 'for figure in accelerator.sum_for_metrics([loss.item()]):\nmeters["loss"].update(figure)')
+    unknown = training(functions=meter, after=evaluated.format(made="made_elsewhere()"))
+    becomes(unknown, 'meters["loss"].update(loss.item())')
