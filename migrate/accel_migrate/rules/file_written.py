@@ -17,7 +17,6 @@ from accel_migrate.plan import Change, Edit, Guard, Insert, WorkOut
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM504"
-_OUT_OF_REACH = "the Accelerator is not made yet, or not in reach"
 
 
 def find(context: Context) -> Iterator[Change]:
@@ -33,8 +32,8 @@ def find(context: Context) -> Iterator[Change]:
             yield change(context, CODE, writing.statement, "one process writes the file", edits)
         else:
             named = training.accelerator(module, writing.statement) is not None
-            early = "it runs before `prepare`, where the Accelerator may not be made yet" if named else _OUT_OF_REACH
-            why = writing.trouble or early
+            early = "it runs before `prepare`, where the Accelerator may not be made yet"
+            why = writing.trouble or (early if named else _not_handed(module, writing.statement))
             message = (
                 f"every process writes this file, because {why}; have only the process whose "
                 f"accelerator.is_main_process is true write it{_kept_apart(context, writing.statement)}"
@@ -42,6 +41,12 @@ def find(context: Context) -> Iterator[Change]:
             yield note(context, CODE, writing.statement, message)
     yield from _waits(context)
     yield from _commands(context)
+
+
+def _not_handed(module: Module, statement: ast.stmt) -> str:
+    function = module.scope(statement).function
+    name = getattr(function, "name", "")
+    return f"{name}() is not handed the Accelerator" if name else "the Accelerator is not made yet"
 
 
 def _kept_apart(context: Context, statement: ast.stmt) -> str:

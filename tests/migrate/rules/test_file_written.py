@@ -907,3 +907,39 @@ def test_a_table_that_is_given_as_a_text_is_no_file():
     stays(training(after="frame.to_csv()"), "frame.to_csv()")
     assert "AM504" not in codes(training(after="frame.to_json(orient='rows')"))
     becomes(training(after="frame.to_csv('t.csv')"), "if accelerator.is_main_process:\nframe.to_csv('t.csv')")
+
+
+HELD_OUT_BELOW = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from torchvision.utils import save_image
+
+
+def judge(model, rows, count):
+    total = 0.0
+    for i, x in enumerate(rows):
+        out = model(x)
+        total += out.sum().item()
+        if i == count:
+            save_image(out, "first.png")
+    return total
+
+
+if __name__ == "__main__":
+    device = torch.device("cuda")
+    loader = DataLoader(data, batch_size=4)
+    held_out = [x.to(device) for x in DataLoader(data, batch_size=4)]
+    model = nn.Linear(4, 2).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in loader:
+        loss = model(x.to(device)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        judge(model, held_out, 0)
+"""
+
+
+def test_says_which_function_is_not_handed_the_accelerator():
+    assert "because judge() is not handed the Accelerator" in noted(HELD_OUT_BELOW, "AM504")
