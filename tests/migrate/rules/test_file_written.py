@@ -941,5 +941,14 @@ if __name__ == "__main__":
 """
 
 
+def test_a_function_that_evaluates_and_writes_a_picture_is_handed_the_accelerator():
+    text = migrated(HELD_OUT_BELOW)
+    assert "def judge(model, rows, count, accelerator):" in text
+    assert "        if i == count and accelerator.is_main_process:\n            save_image(" in text
+
+
 def test_says_which_function_is_not_handed_the_accelerator():
-    assert "because judge() is not handed the Accelerator" in noted(HELD_OUT_BELOW, "AM504")
+    source = HELD_OUT_BELOW.replace("        judge(model", "        {0: judge}[0](model").replace(
+        "judge(model, held", "judge(model, held"
+    )
+    assert "because judge() is not handed the Accelerator" in noted(source, "AM504")

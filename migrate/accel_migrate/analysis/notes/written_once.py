@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accel_migrate.analysis.notes.about_files import asks_and_writes, only_writes
 from accel_migrate.analysis.notes.elsewhere import done_by_all, read_in_run
 from accel_migrate.analysis.notes.weights_by_hand import weights_by_hand
+from accel_migrate.analysis.storage.about_files import asks_and_writes, only_writes
 from accel_migrate.analysis.storage.files import Written, downloads, runs_model
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.flow.nodes import calls_method, unparse, walk

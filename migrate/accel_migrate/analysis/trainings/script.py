@@ -25,6 +25,7 @@ from accel_migrate.analysis.placement.starts import Start, StartFinder, after_na
 from accel_migrate.analysis.precision.precision import Precision, find_precision, with_argument
 from accel_migrate.analysis.processes.local import Locality
 from accel_migrate.analysis.processes.timing import Timing, find_timing, is_another
+from accel_migrate.analysis.storage.about_files import only_writes
 from accel_migrate.analysis.storage.attributes import Question, own_attributes
 from accel_migrate.analysis.storage.prefixes import check_other_wrappers
 from accel_migrate.analysis.storage.storage import Storage, find_storage, follows_prepare, handed_on
@@ -657,14 +658,20 @@ class _Reader:
         return node
 
     def _wishes(self, participants: Participants, found: _Findings) -> list[tuple[Module, ast.AST]]:
-        """Evaluation functions that print what is to be written once."""
+        """Evaluation functions that print what is to be written once, and functions that write files beside other work."""
         once = self._prints_once(found.modules)
-        return [
+        printing = [
             (loop.module, loop.statement)
             for loop in (evaluation.loop for evaluation in participants.evaluations)
             if loop.function is not None
             and (once or found.storage.runs_everywhere(loop.module, loop.statement))
             and any(getattr(name, "id", "") == "print" for name in loop.module.walk(loop.function, ast.Name))
+        ]
+        writing = [(one.module, one.statement) for one in found.storage.written if one.module in found.modules]
+        within = [(each, each[0].scope(each[1]).function) for each in writing]
+        return [
+            *printing,
+            *(each for each, function in within if function is not None and not only_writes(each[0], function)),
         ]
 
     def _check_names(self, modules: tuple[Module, ...]) -> None:
