@@ -231,8 +231,9 @@ class Module:
         return loop
 
     def spans(self, first: ast.AST, last: ast.AST, node: ast.AST) -> bool:
-        """Whether a node is in one of some statements in a row."""
-        return node in self._spans and self._spans[first][0] <= self._spans[node][0] < self._spans[last][1]
+        """Whether a node is in one of some statements in a row; nothing of this file is in those of another."""
+        spans = self._spans
+        return node in spans and first in spans and spans[first][0] <= spans[node][0] < spans[last][1]
 
     def statement(self, node: ast.AST) -> ast.stmt:
         while type(node) not in STATEMENTS:

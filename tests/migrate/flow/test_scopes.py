@@ -146,3 +146,10 @@ def test_what_a_star_import_brings_changes_what_names_mean():
     module.forget()
     assert module.variable(call.func) == Variable(module.root, "keep")
     assert module.calls_of(("torch.save",)) == [call]
+
+
+def test_a_loop_of_another_file_holds_nothing_of_this_one() -> None:
+    one, other = (Module(Source.from_bytes(Path(name), b"for x in y:\n    next(x)\n")) for name in ("a.py", "b.py"))
+    assert one.holds(one.tree.body[0], one.calls[0])
+    assert not one.holds(other.tree.body[0], one.calls[0])
+    assert not one.holds(one.tree.body[0], other.calls[0])
