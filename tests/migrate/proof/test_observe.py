@@ -251,9 +251,15 @@ def test_an_object_is_followed_to_the_variable_that_held_it_in_a_run() -> None:
     assert b"args.half" in result.after.partition(b"= Accelerator(")[2][:120]
 
 
-@pytest.mark.parametrize("name", ["self.model", "self.optimizer", "self.args"])
+@pytest.mark.parametrize("name", ["self.model", "self.args"])
 def test_what_the_run_did_not_show_is_not_followed(name: str) -> None:
     assert handed_on(name).status is Status.UNCHANGED
+
+
+def test_what_is_not_followed_to_where_it_was_built_is_prepared_by_the_object_that_has_it() -> None:
+    text = " ".join(handed_on("self.optimizer").after.decode().split())
+    assert "self.model, self.optimizer = self.accelerator.prepare( self.model, self.optimizer )" in text
+    assert "loader = self.accelerator.prepare(loader) for x, y in loader:" in text
 
 
 AROUND = """\
