@@ -1921,3 +1921,28 @@ def test_tells_a_mean_over_the_batch_that_a_layer_takes_by_hand(rows: str, told:
     model = source.replace("model = nn.Linear(3, 2)", "model = Net()")
     assert any("over the rows of its own batch" in note for note in notes(model)) == told
     assert "AM804" not in codes(source)  # nobody trains it
+
+
+def test_tells_numbers_that_a_loop_takes_rows_by():
+    source = """
+    import numpy as np
+    import torch
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    pictures = np.ones((40, 2), dtype="float32")
+
+    def draw():
+        rows = []
+        chosen = np.random.choice(40, size=4)
+        for i in chosen:
+            rows.append(pictures[i])
+        return rows
+
+    for step in range(3):
+        loss = model(torch.tensor(np.array(draw()))).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+    message = noted(source, "AM805")
+    assert NOT_DRAWN not in message and "since accel launch seeds all processes alike" in message

@@ -238,8 +238,9 @@ class Seeding:
         if not isinstance(statement, ast.Assign) or not scope.is_function:
             return False
         bound = {node.id for target in statement.targets for node in walk(target) if isinstance(node, ast.Name)}
-        asked = [node.test for node in module.walk(scope.node, ast.If, ast.While)]
-        if any(isinstance(node, ast.Name) and node.id in bound for test in asked for node in walk(test)):
+        asked: list[ast.AST] = [node.test for node in module.walk(scope.node, ast.If, ast.While)]
+        asked += [node.iter for node in module.walk(scope.node, ast.For, ast.comprehension)]  # `for i in chosen:`
+        if any(isinstance(node, ast.Name) and node.id in bound for part in asked for node in walk(part)):
             return False
         return not feeds_training(self.graph, self.training.backwards, module, statement)
 
