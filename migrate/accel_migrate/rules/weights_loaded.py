@@ -132,6 +132,27 @@ def _read(context: Context, load: Load, waited: set[ast.stmt]) -> Iterator[Chang
             "them to the CPU, from where load_state_dict copies them"
         )
         yield note(context, CODE, load.call, message)
+    elif load.location is None and not load.late and training.start.cpu != "True" and _brings_objects(context, load):
+        message = (
+            "every process reads these objects to the GPU that saved them, often the first for all; map_location='cpu' reads "
+            "them to the CPU, from where prepare moves them"
+        )
+        yield note(context, CODE, load.call, message)
+
+
+def _brings_objects(context: Context, load: Load) -> bool:
+    """Whether the model or the optimizer itself is read: `model = torch.load(path)`, `state["model"]` of what is read."""
+    module, training = load.module, context.training
+    statement = module.statement(load.call)
+    named = [module.variable(target) for target in statement.targets] if isinstance(statement, ast.Assign) else []
+    reads = [node for variable in named if variable is not None for node in module.reads(variable)]
+    taken: list[ast.AST] = [load.call, *(node for node in reads if isinstance(module.parents[node], ast.Subscript))]
+    for node in taken:
+        around = module.parents[node]
+        around = module.parents[around] if isinstance(around, ast.Subscript) else around
+        if isinstance(around, ast.Assign) and any(training.holds(module.variable(target)) for target in around.targets):
+            return True
+    return False
 
 
 def _is_whole_model(context: Context, load: Load) -> bool:

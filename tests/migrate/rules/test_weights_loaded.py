@@ -610,3 +610,21 @@ def test_a_helper_that_only_another_script_runs_reads_as_it_did(reads: bool):
     found = results(first=first, other=other, helpers=HELPERS)
     assert found["first"].status is Status.MIGRATED
     assert ("map_location" in found["helpers"].after.decode()) == reads
+
+
+@pytest.mark.parametrize(
+    ("read", "told"),
+    [
+        ("state = torch.load(path)\n    model = state['model']", True),
+        ("model = torch.load(path)['model']", True),
+        ("model = torch.load(path)", True),
+        ("state = torch.load(path, map_location='cpu')\n    model = state['model']", False),
+        ("state = torch.load(path)\n    names = state['names']", False),
+    ],
+)
+def test_names_objects_that_every_process_reads_to_the_gpu_that_saved_them(read: str, told: bool):
+    source = training(ready="pass").replace(
+        "model = nn.Linear(3, 2).to(device)",
+        f"path = 'x.tar'\nmodel = nn.Linear(3, 2)\nif resume:\n    {read}\nmodel = model.to(device)",
+    )
+    assert any("reads these objects" in note for note in notes(source)) == told
