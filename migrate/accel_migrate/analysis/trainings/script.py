@@ -262,13 +262,7 @@ class _Reader:
         prepared = frozenset(built.variable for built in setup.prepared)
         participants = only_prepared(self.graph, participants, prepared, self.for_accelerate)
         found = self._findings(participants, setup, following)
-        for each in participants.evaluations:
-            loop = each.loop
-            if each.prepares and found.timing.may_be_skipped(self.graph, loop.module, loop.statement):
-                raise NotMigrated(
-                    f"{getattr(loop.function, 'name', 'it')}() may run before its loader is prepared",
-                    (loop.module, loop.statement),
-                )
+        self._check_evaluated_later(participants, found.timing)
         # Other scripts that call the same helpers make an Accelerator of their own, or none: see `agreed`.
         self.graph = self.graph.within(loaded_with(self.roles.project, setup.place.module))
         creation, reach, needs = self._reach(participants, setup, found)
@@ -287,12 +281,7 @@ class _Reader:
             tied = Tied(self.roles, self.graph, device, given, reach, found.distribution, self._idle(setup.place))
             if start.cpu or start.device or not tied.stays_on_cuda(modules, gone | moved, found.storage.held):
                 break
-        for each in participants.evaluations:
-            if isinstance(each, Summed) and not each.prepares and self._may_be_of_another(setup.home, start, each.loop):
-                raise NotMigrated(
-                    f"{getattr(each.loop.function, 'name', 'it')}() may run on an object that has no Accelerator yet",
-                    (each.loop.module, each.loop.statement),
-                )
+        self._check_evaluated_by_trainer(participants, setup.home, start)
         if not self.keep_device:
             tied.check(modules, gone, found.dropped)
         named = [move.device for move in (*found.dropped, *found.renamed) if move.device is not None]
@@ -347,6 +336,25 @@ class _Reader:
             gone=gone,
             observed=tuple(o for o in self.roles.taken if o.variable.scope.module in modules),
         )
+
+    def _check_evaluated_later(self, participants: Participants, timing: Timing) -> None:
+        """An evaluation of what `prepare` gives must not run before it."""
+        for each in participants.evaluations:
+            loop = each.loop
+            if each.prepares and timing.may_be_skipped(self.graph, loop.module, loop.statement):
+                raise NotMigrated(
+                    f"{getattr(loop.function, 'name', 'it')}() may run before its loader is prepared",
+                    (loop.module, loop.statement),
+                )
+
+    def _check_evaluated_by_trainer(self, participants: Participants, home: Scope, start: Start) -> None:
+        """An evaluation that asks the Accelerator of its object must run on the one that has made it."""
+        for each in participants.evaluations:
+            if isinstance(each, Summed) and not each.prepares and self._may_be_of_another(home, start, each.loop):
+                raise NotMigrated(
+                    f"{getattr(each.loop.function, 'name', 'it')}() may run on an object that has no Accelerator yet",
+                    (each.loop.module, each.loop.statement),
+                )
 
     def _set_up(self, whole: dict[ast.stmt, NotMigrated], in_place: bool) -> tuple[Participants, Setup]:
         participants = self._participants(whole, in_place)
