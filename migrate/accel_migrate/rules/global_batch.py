@@ -58,7 +58,7 @@ def _keeps_batch(context: Context) -> str:
     if not can_be_split(context.script, context.training):
         return ""
     way = "Accelerator(split_batches=True)" if context.settings.target == "accelerate" else "accel launch --keep-batch"
-    return f", or use `{way}` (batch_size / N rows for each process, where nothing counts on all of them)"
+    return f", or use `{way}` (batch_size / N rows for each process; not for a script that needs batch_size rows)"
 
 
 def _numbered(context: Context) -> str:
